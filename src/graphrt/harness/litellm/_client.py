@@ -34,6 +34,7 @@ class LiteLLM(Protocol):
     model_cost: dict[str, dict[str, Any]]
     api_key: str | None
     secret_manager_client: Any
+    Usage: Any
 
     async def acompletion(self, **arguments: Any) -> Any: ...
     def cost_per_token(self, **arguments: Any) -> tuple[float, float]: ...

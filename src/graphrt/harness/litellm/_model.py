@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
-from math import inf
 from typing import Any, Final
 
 from graphrt import _sensitive_texts
@@ -28,6 +27,7 @@ from graphrt.harness import real_requests
 from graphrt.harness.budget._prices import cost_of
 from graphrt.harness.litellm import _client, _error_mapping, _model_info, _openai_format, _thinking
 from graphrt.harness.litellm._http_exchange import Exchange
+from graphrt.harness.litellm._wire._seen import Seen
 from graphrt.harness.messages import AssistantMessage
 from graphrt.harness.protocol import FinishReason, ModelProfile, ModelResponse, StreamItem
 from graphrt.harness.request import ModelRequest
@@ -159,8 +159,9 @@ class LiteLLMModel:
         try:
             with _client.quiet:
                 response = await call.in_time(litellm.acompletion(**self._arguments(request)))
-                reply = _openai_format.read_reply(response, clean=call.clean)
-                return self._completed(reply, request, call, lambda: _known_cost(response))
+                reply = _openai_format.read_reply(response, clean=call.clean, refused=call.exchange.seen.refusal)
+                spent = call.spent(getattr(response, "usage", None))
+                return call.completed(self._with_blocks_kept(reply, request), spent)
         except HarnessError as error:
             raise call.told(error) from None
         except TimeoutError:
@@ -186,9 +187,11 @@ class LiteLLMModel:
                         yield item
                 if not _provider_reported_usage(stream):
                     usage = None  # litellm's own estimate: unknown usage stays unknown
+                spent = call.spent(usage)
                 finished, ended = call.end_of(stream)
-                reply = builder.reply(usage=_openai_format.read_usage(usage), finished=finished, ended=ended)
-                yield self._completed(reply, request, call, lambda: _price(litellm, call.model, usage))
+                refused = call.exchange.seen.refusal
+                reply = builder.reply(usage=spent, finished=finished, ended=ended, refused=refused)
+                yield call.completed(self._with_blocks_kept(reply, request), spent)
             return
         except HarnessError as error:
             raise call.told(error) from None
@@ -213,7 +216,8 @@ class LiteLLMModel:
         _check_seconds(timeout_s)
         watcher = WATCHER.get()
         headers: Mapping[str, str] = {} if watcher is None else watcher.headers()
-        call = _Call(request.model or self._name, timeout_s, secrets, Exchange(headers=headers))
+        cost = partial(self._cost, request)
+        call = _Call(request.model or self._name, timeout_s, secrets, Exchange(headers=headers), cost)
         _client.unmapped.set(call.unmapped)
         _client.ours.set(call.exchange)
         return call
@@ -257,20 +261,6 @@ class LiteLLMModel:
     def _options(self, request: ModelRequest) -> dict[str, Any]:
         return {**self._defaults.options, **request.options}
 
-    def _completed(
-        self, reply: ModelResponse, request: ModelRequest, call: _Call, known_cost: Callable[[], float | None]
-    ) -> ModelResponse:
-        """Return what litellm read, completed and corrected by what was seen of the answer below it."""
-        seen, kept = call.exchange.seen, self._with_blocks_kept(reply, request)
-        usage = kept.usage if seen.usage is None else _openai_format.read_usage(seen.usage)
-        return replace(
-            kept,
-            usage=self._priced(usage, known_cost),
-            finish_reason=call.reason(kept.finish_reason),
-            thinking_blocks=(*kept.thinking_blocks, *seen.blocks),
-            provider_parts=tuple(seen.parts),
-        )
-
     def _with_blocks_kept(self, reply: ModelResponse, request: ModelRequest) -> ModelResponse:
         """Return *reply*, without its thinking blocks unless the model wants them back."""
         if not reply.thinking_blocks:
@@ -289,32 +279,76 @@ class LiteLLMModel:
             return self._given
         return _model_info.profile_of(_client.load(), model, api_base=self._api_base, options=self._defaults.options)
 
-    def _priced(self, usage: Usage | None, known: Callable[[], float | None]) -> Usage | None:
-        """Return *usage* with its cost: by the prices of the given profile, else *known* by litellm's tables."""
-        if usage is None:
-            return None
+    def _cost(self, request: ModelRequest, usage: Usage, counted: Any, seen: Seen) -> float | None:
+        """Return what a call cost in dollars; None if it is not known.
+
+        It is known by the prices of the given profile, else by the provider's word, else by litellm's tables.
+
+        Args:
+            request: The request.
+            usage: What the call used.
+            counted: The same as it was reported.
+            seen: What was read of the answer below litellm.
+        """
         cost = None if self._given is None else cost_of(self._given, usage.input_tokens, usage.output_tokens)
-        return replace(usage, cost_usd=known() if cost is None else cost)
+        cost = seen.cost_usd if cost is None else cost
+        if cost is not None:
+            return cost
+        model, options = request.model or self._name, self._options(request)
+        return _model_info.price_of(
+            _client.load(), model, counted, api_base=self._api_base, options=options, tier=seen.service_tier
+        )
 
 
 class _Call:
     """Data of one call: its model, timeout, credentials and HTTP exchange, and the making of its errors."""
 
-    def __init__(self, model: str, timeout_s: float, secrets: tuple[str, ...], exchange: Exchange) -> None:
+    def __init__(
+        self,
+        model: str,
+        timeout_s: float,
+        secrets: tuple[str, ...],
+        exchange: Exchange,
+        cost: Callable[[Usage, Any, Seen], float | None],
+    ) -> None:
         self.model: Final = model
         self._timeout_s: Final = timeout_s
         self._secrets: Final = secrets
         self.unmapped: Final[list[str]] = []
         self.exchange: Final = exchange
+        self._cost: Final = cost
 
-    def reason(self, told: FinishReason) -> FinishReason:
-        """Return why the model stopped: as the provider said it, else as litellm read it in *told*.
+    def spent(self, told: Any = None) -> Usage | None:
+        """Return what the call used, with its cost: as the provider reported it; None if it reported nothing.
 
-        litellm turns a reason that it does not know into "stop".
+        Args:
+            told: What litellm says. It counts only for APIs whose usage is not read below it.
         """
-        if self.exchange.seen.finish is not None:
-            return self.exchange.seen.finish
-        return "unknown" if told == "stop" and self.unmapped else told
+        seen = self.exchange.seen
+        counted = seen.usage if seen.usage is not None or seen.reads_facts else told
+        usage = _openai_format.read_usage(counted)
+        return None if usage is None else replace(usage, cost_usd=self._cost(usage, counted, seen))
+
+    def completed(self, reply: ModelResponse, spent: Usage | None) -> ModelResponse:
+        """Return *reply*, as litellm read it, with what was seen below litellm, which wins."""
+        seen = self.exchange.seen
+        return replace(
+            reply,
+            usage=spent,
+            finish_reason=self._reason(reply),
+            thinking_blocks=(*reply.thinking_blocks, *seen.blocks),
+            provider_parts=tuple(seen.parts),
+        )
+
+    def _reason(self, reply: ModelResponse) -> FinishReason:
+        """Return why the model stopped."""
+        seen, told = self.exchange.seen, reply.finish_reason
+        # litellm makes a text of the call of the tool that stands for an output schema.
+        if seen.finish is not None and (seen.finish != "tool_calls" or reply.tool_calls):
+            return seen.finish
+        # litellm turns a reason that it does not know into "stop", and makes one up if there is none.
+        made_up = self.unmapped or (seen.reads_facts and seen.reason is None)
+        return "unknown" if told == "stop" and made_up else told
 
     def end_of(self, stream: Any) -> tuple[bool, bool]:
         """Return whether the provider said why the model stopped, and whether the stream came to its end.
@@ -347,7 +381,7 @@ class _Call:
         """
         if self.exchange.status is not None and 200 <= self.exchange.status < 300:
             error.billed = True
-            error.usage = error.usage or _openai_format.read_usage(self.exchange.seen.usage)
+            error.usage = error.usage or self.spent()
         if self.exchange.request_id is not None:
             name = self.clean(self.exchange.request_id)
             error.__dict__["request_id"] = name  # part of the error's data, as its other attributes
@@ -387,25 +421,6 @@ def _refuse_unguarded(model: str, options: Mapping[str, Any]) -> None:
     """Raise for the one provider whose requests bypass httpx, where redirects and sizes are guarded."""
     if _UNGUARDED in (model.partition("/")[0], options.get("custom_llm_provider")):
         raise UNGUARDED_PROVIDER(prefix=_UNGUARDED, value=model)
-
-
-def _known_cost(response: Any) -> float | None:
-    hidden: Any = getattr(response, "_hidden_params", None) or {}
-    cost: Any = hidden.get("response_cost")
-    return _sane(cost)
-
-
-def _price(litellm: _client.LiteLLM, model: str, usage: Any) -> float | None:
-    """Return the cost of a stream in dollars; None if litellm's bundled tables have no prices for *model*."""
-    try:
-        return _sane(sum(litellm.cost_per_token(model=model, usage_object=usage)))
-    except Exception:  # noqa: BLE001 - litellm raises for a model that it does not know
-        return None
-
-
-def _sane(cost: Any) -> float | None:
-    """Return *cost* if it is finite and not negative, else None: litellm multiplies any counts it gets."""
-    return float(cost) if isinstance(cost, (int, float)) and 0 <= cost < inf else None
 
 
 def _provider_reported_usage(stream: Any) -> bool:

@@ -91,6 +91,43 @@ def profile_of(litellm: LiteLLM, model: str, *, api_base: str | None, options: M
     )
 
 
+def price_of(
+    litellm: LiteLLM,
+    model: str,
+    usage: Any,
+    *,
+    api_base: str | None,
+    options: Mapping[str, Any],
+    tier: str | None = None,
+) -> float | None:
+    """Return what *usage* of *model* costs in dollars, by the tables; None if they have no prices for the model.
+
+    Args:
+        litellm: The library.
+        model: The model, as litellm names it.
+        usage: The usage that was reported, in OpenAI's chat form: a mapping, or litellm's own object.
+        api_base: Address of the provider's API.
+        options: Further arguments of the call.
+        tier: The provider's service tier, which has its own prices; None for the usual ones.
+    """
+    try:
+        name, provider, _ = provider_of(litellm, model, api_base=api_base, options=options)
+        known = _entry(litellm, model, name, provider)
+        if known.get("tiered_pricing") is None and _price(known, "input_cost_per_token") is None:
+            return None  # for some models litellm returns 0.0, which would pass for free
+        counted = litellm.Usage(**usage) if isinstance(usage, Mapping) else usage
+        costs = litellm.cost_per_token(
+            model=name.removeprefix("responses/"),
+            custom_llm_provider=provider,
+            usage_object=counted,
+            service_tier=tier,
+        )
+        cost = sum(costs)
+    except Exception:  # noqa: BLE001 - litellm raises for a model that it does not know
+        return None
+    return cost if 0 <= cost < inf else None
+
+
 def _made_of_schemas(litellm: LiteLLM, name: str, provider: str) -> tuple[bool, bool]:
     """Return how litellm sends an output schema to this model, found out by a trial with a probe.
 
@@ -143,6 +180,7 @@ def most_tokens(request: ModelRequest) -> int:
 
 def _entry(litellm: LiteLLM, model: str, name: str, provider: str) -> Mapping[str, Any]:
     """Return the table entry of a model of *provider*; empty if there is none."""
+    name = name.removeprefix("responses/")  # that is how litellm is told to use another API, for the same price
     for key in (model, name, f"{provider}/{name}"):
         entry = litellm.model_cost.get(key)
         if entry is not None and str(entry.get("litellm_provider", "")).startswith(provider):

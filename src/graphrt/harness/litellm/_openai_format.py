@@ -115,7 +115,7 @@ def wire_tools(tools: Iterable[ToolSpec]) -> list[dict[str, Any]]:
     ]
 
 
-def read_usage(usage: Any, *, cost_usd: float | None = None) -> Usage | None:
+def read_usage(usage: Any) -> Usage | None:
     """Return the usage that the provider reported; None if it reported nothing, only zeros, or an impossible count.
 
     One impossible count makes the whole report unknown: with half of it, a budget would give back the rest of what it
@@ -130,16 +130,16 @@ def read_usage(usage: Any, *, cost_usd: float | None = None) -> Usage | None:
         *outer, last = path
         return _count(functools.reduce(_get, outer, usage), last)
 
-    return reported_usage(count, cost_usd=cost_usd)
+    return reported_usage(count, cost_usd=None)
 
 
-def read_reply(response: Any, *, cost_usd: float | None = None, clean: Callable[[str], str] = str) -> AgentReply:
+def read_reply(response: Any, *, clean: Callable[[str], str] = str, refused: str = "") -> AgentReply:
     """Return the reply in a whole response.
 
     Args:
         response: A document of the format, or an object with its attributes.
-        cost_usd: The cost of the call in dollars, if known.
         clean: Removes credentials from the provider's text before it becomes part of an error.
+        refused: What the model said when it refused, if it is known from elsewhere.
 
     Raises:
         BadResponseError: The response has no choice, or no message in it.
@@ -155,13 +155,13 @@ def read_reply(response: Any, *, cost_usd: float | None = None, clean: Callable[
     text = _text(_get(message, "content"))
     calls = [_read_call(n, call) for n, call in enumerate(_get(message, "tool_calls") or ())]
     reason = _reason(_get(choice, "finish_reason"))
-    refusal = _get(message, "refusal") or _get(_get(message, "provider_specific_fields"), "refusal")
+    refusal = refused or _get(message, "refusal") or _get(_get(message, "provider_specific_fields"), "refusal")
     if not text and not calls and (refusal or reason == "content_filter"):
         raise _refusal(_text(refusal), model, clean)
     return AgentReply(
         text=text,
         tool_calls=_told_apart(calls),
-        usage=read_usage(_get(response, "usage"), cost_usd=cost_usd),
+        usage=read_usage(_get(response, "usage")),
         finish_reason=reason,
         model=model,
         thinking=_text(_get(message, "reasoning_content")),
@@ -244,13 +244,14 @@ class ReplyBuilder:
         call.arguments_text += delta.arguments_text
         return delta
 
-    def reply(self, *, usage: Usage | None, finished: bool, ended: bool = False) -> AgentReply:
+    def reply(self, *, usage: Usage | None, finished: bool, ended: bool = False, refused: str = "") -> AgentReply:
         """Return the whole reply.
 
         Args:
             usage: The usage that the provider reported for the stream.
             finished: Whether the provider sent a finish reason; litellm makes one up otherwise.
             ended: Whether the provider sent the mark that ends a stream.
+            refused: What the model said when it refused, if it is known from elsewhere.
 
         Raises:
             BadResponseError: The stream had no text, call, usage or end: it was not an answer.
@@ -258,8 +259,9 @@ class ReplyBuilder:
             RefusalError: The model or the provider's filter refused, and there is no other text or tool call.
         """
         text = "".join(self.texts) + self.whole_text.rest()
+        refusal = refused or "".join(self.refusals)
         reason = (self.finish_reason or "unknown") if finished else "unknown"
-        if not (text or self.calls or self.thoughts or self.refusals or usage or finished or ended):
+        if not (text or self.calls or self.thoughts or refusal or usage or finished or ended):
             raise BAD_RESPONSE(
                 with_status="",
                 reason="the provider sent a stream without an answer.",
@@ -274,8 +276,8 @@ class ReplyBuilder:
                 retry_after_s=None,
                 provider=None,
             )
-        if not text and not self.calls and (self.refusals or reason == "content_filter"):
-            raise _refusal("".join(self.refusals), self.model, self.clean)
+        if not text and not self.calls and (refusal or reason == "content_filter"):
+            raise _refusal(refusal, self.model, self.clean)
         calls = [
             ToolCall(id=call.id or f"call_{n}", name=call.name, arguments_text=call.arguments_text)
             for n, call in enumerate(self.calls)

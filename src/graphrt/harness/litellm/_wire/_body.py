@@ -57,7 +57,7 @@ def body_of(seen: Seen, *, url: str, status: int, media_type: str, streamed: boo
         return _Error(seen, status)
     path = urlsplit(url).path
     api = next((one for one in _APIS if path.endswith(one.paths)), Api)(seen)
-    seen.api = api.name
+    seen.api, seen.reads_facts = api.name, api.reads_facts
     if not streamed:
         return _Document(api)
     if media_type.startswith("application/") and media_type != "application/json":

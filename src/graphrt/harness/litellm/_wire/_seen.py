@@ -30,6 +30,12 @@ class Seen:
     """What the model said when it refused; empty if it did not."""
     usage: Any = None
     """The usage that the provider reported, in OpenAI's chat form (`_openai_format.read_usage`); None if none."""
+    reads_facts: bool = False
+    """Whether `usage` and `reason` are read of every answer of the API, so that None means that there was none."""
+    cost_usd: float | None = None
+    """What the provider charges for the answer, in dollars; None if it did not say."""
+    service_tier: str | None = None
+    """The tier at which the provider charges; None if it did not say."""
     blocks: list[ThinkingBlock] = field(default_factory=list[ThinkingBlock])
     """0..n blocks of reasoning that the provider wants back, in its order."""
     parts: list[ProviderPart] = field(default_factory=list[ProviderPart])
