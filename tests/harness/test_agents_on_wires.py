@@ -7,10 +7,20 @@ from typing import Any
 
 import pytest
 
-from graphrt.harness import Agent, AgentReply, ToolCall, tool
+from graphrt.harness import (
+    Agent,
+    AgentReply,
+    AssistantMessage,
+    LiteLLMModel,
+    ThinkingBlock,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    tool,
+)
 from graphrt.testing import ChatAnswer, FakeChatServer
 
-from .wires import CROSSED, model_for
+from .wires import CROSSED, WAYS, model_for, request
 
 pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
 
@@ -40,3 +50,89 @@ def test_no_call_of_a_cut_reply_is_made(crossed: tuple[str, str]) -> None:
     assert reply.text == "done"
     assert made == []
     assert "not made" in str(server.requests[1].body["messages"][-1]["content"])
+
+
+# ------------------------------------------------------------------------------------------- what goes back in requests
+
+
+@tool
+def area(x: int) -> str:
+    """The area of a square."""
+    return str(x * x)
+
+
+CALL = ToolCall(id="call_1", name="area", arguments={"x": 4})
+THINKS = ChatAnswer(thinking="four by four", tool_calls=(CALL,))
+ITEM = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "four by four"}]}
+OF_OPENAI = ThinkingBlock(provider="openai", id="rs_1", text="four by four", signature="sealed", data=ITEM)
+
+
+def model_of(name: str, server: FakeChatServer) -> LiteLLMModel:
+    return LiteLLMModel(name, api_base=server.url, api_key="k", timeout_s=10)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("model", "fields"),
+    [
+        ("deepseek/deepseek-v4-pro", ["reasoning_content"]),
+        ("hosted_vllm/gpt-oss", ["reasoning", "reasoning_content"]),
+        ("openai/compatible", []),
+    ],
+)
+def test_reasoning_text_goes_back_in_the_field_of_its_provider(model: str, fields: list[str], way: str) -> None:
+    with FakeChatServer([THINKS, "16", "17"]) as server:
+        agent = Agent(model_of(model, server), tools=[area])
+        first = asyncio.run(run(agent, way))
+        second = asyncio.run(run(agent, way, [*first.messages, UserMessage(text="and one?")]))
+
+    assert (first.text, second.text) == ("16", "17")
+    for asked in server.requests[1:]:
+        said = asked.body["messages"][1]
+        assert said["tool_calls"][0]["id"] == "call_1"
+        assert {name: said[name] for name in said if "reasoning" in name} == dict.fromkeys(fields, "four by four")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_reasoning_items_go_back_to_responses_before_their_calls(way: str) -> None:
+    said = AssistantMessage(text="Let me see.", tool_calls=(CALL,), thinking=(OF_OPENAI,))
+    asked = [UserMessage(text="how large?"), said, ToolMessage(tool_call_id="call_1", text="16")]
+    sealing = {"include": ["reasoning.encrypted_content"], "store": False}
+    with FakeChatServer([ChatAnswer(tool_calls=(CALL,), thinking_blocks=(OF_OPENAI,)), "16"]) as server:
+        model = model_of("openai/responses/gpt-5", server)
+        asyncio.run(model.invoke(request(asked[:1], options=sealing)))
+        asyncio.run(run(Agent(model), way, asked))
+
+    user, *rest = server.requests[1].body["input"]
+    assert user["role"] == "user"
+    assert [item["type"] for item in rest] == ["reasoning", "message", "function_call", "function_call_output"]
+    assert rest[0] == {**ITEM, "encrypted_content": "sealed"}
+
+
+def test_fallback_of_another_provider_sees_no_reasoning() -> None:
+    with FakeChatServer([THINKS, ChatAnswer.failure(400, "no"), "16"]) as server:
+        models = model_of("deepseek/deepseek-v4-pro", server), model_of("openai/responses/gpt-5", server)
+        reply = asyncio.run(Agent(models[0], fallbacks=[models[1]], tools=[area]).run("how large?"))
+
+    assert reply.text == "16"
+    assert [item.get("type") for item in server.requests[2].body["input"]] == [
+        "message",
+        "function_call",
+        "function_call_output",
+    ]
+
+
+@pytest.mark.parametrize("model", ["openai/fake", "openai/responses/fake", "anthropic/fake"])
+def test_conversation_goes_on_after_an_empty_answer(model: str) -> None:
+    """Such an answer is in conversations of other models, and of servers that take it for one."""
+    asked = [UserMessage(text="hi"), AssistantMessage(), UserMessage(text="again")]
+    with FakeChatServer(["done"]) as server:
+        base = server.anthropic_url if model.startswith("anthropic") else server.url
+        reply = asyncio.run(LiteLLMModel(model, api_base=base, api_key="k").invoke(request(asked)))
+
+    body = server.requests[0].body
+    messages = body.get("messages", body.get("input"))
+    assert reply.text == "done"
+    assert [one for one in messages if one["role"] == "assistant"] == (
+        [{"role": "assistant", "content": ""}] if model == "openai/fake" else []
+    )

@@ -256,31 +256,36 @@ def test_fallback_of_another_provider_goes_on_with_the_conversation_and_hands_it
 
 
 @pytest.mark.parametrize(
-    ("model", "keeps"),
+    ("model", "provider", "api"),
     [
-        ("anthropic/claude-sonnet-4-5", True),
-        ("anthropic/whatever", True),
-        ("bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0", True),
-        ("bedrock/arn:aws:bedrock:us-east-1:1:application-inference-profile/x", True),
-        ("bedrock/amazon.nova-pro-v1:0", False),
-        ("vertex_ai/claude-sonnet-4-5", True),
-        ("vertex_ai/gemini-2.5-pro", False),
-        ("azure_ai/claude-sonnet-4-5", True),
-        ("litellm_proxy/claude", True),
-        ("openai/claude", False),
-        ("openrouter/anthropic/claude-sonnet-4.5", False),
-        ("gemini/gemini-2.5-pro", False),
+        ("anthropic/claude-sonnet-4-5", "anthropic", "messages"),
+        ("anthropic/whatever", "anthropic", "messages"),
+        ("bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0", "anthropic", "messages"),
+        ("bedrock/arn:aws:bedrock:us-east-1:1:application-inference-profile/x", "anthropic", "messages"),
+        ("bedrock/amazon.nova-pro-v1:0", "", "chat"),
+        ("vertex_ai/claude-sonnet-4-5", "anthropic", "messages"),
+        ("vertex_ai/gemini-2.5-pro", "google", "gemini"),
+        ("azure_ai/claude-sonnet-4-5", "anthropic", "messages"),
+        ("litellm_proxy/claude", "anthropic", "messages"),
+        ("openai/claude", "", "chat"),
+        ("openai/gpt-4o", "", "chat"),
+        ("openai/responses/whatever", "openai", "responses"),
+        ("openai/o3-pro", "openai", "responses"),
+        ("azure/responses/whatever", "azure", "responses"),
+        ("openrouter/anthropic/claude-sonnet-4.5", "openrouter", "chat"),
+        ("gemini/gemini-2.5-pro", "google", "gemini"),
+        ("deepseek/deepseek-v4-pro", "deepseek", "chat"),
+        ("mistral/mistral-small", "", "chat"),
     ],
 )
-def test_blocks_are_for_claude_wherever_it_runs(model: str, keeps: bool) -> None:
-    from graphrt.harness.litellm import _client, _model_info, _thinking
+def test_blocks_of_a_provider_are_for_that_provider(model: str, provider: str, api: str) -> None:
+    from graphrt.harness.litellm import _client, _model_info
 
-    def look() -> tuple[str, str, str | None]:
-        return _model_info.provider_of(_client.load(), model, api_base=None, options={})
+    def look() -> tuple[str, str]:
+        asked = ModelRequest(messages=(UserMessage(text="hi"),))
+        return _model_info.recipient_of(_client.load(), asked, model, api_base=None, options={})
 
-    name, provider, _ = _client.on_loop(look)
-
-    assert _thinking.keeps_blocks(name, provider) is keeps
+    assert _client.on_loop(look) == (provider, api)
 
 
 # ----------------------------------------------------------------------------------------------- harness and cassettes

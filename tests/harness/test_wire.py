@@ -9,8 +9,18 @@ import pytest
 
 from graphrt.errors import BadResponseError, RefusalError
 from graphrt.events import Usage
-from graphrt.harness import AgentReply, AssistantMessage, TextDelta, ThinkingBlock, ThinkingDelta, ToolCall, UserMessage
+from graphrt.harness import (
+    AgentReply,
+    AssistantMessage,
+    TextDelta,
+    ThinkingBlock,
+    ThinkingDelta,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from graphrt.harness.litellm._openai_format import ReplyBuilder, read_reply, read_usage, wire_messages
+from graphrt.harness.litellm._thinking import Recipient, recipient
 
 
 def chunk(finish_reason: str | None = None, **delta: Any) -> dict[str, Any]:
@@ -115,18 +125,113 @@ def test_blocks_of_a_whole_reply_are_those_that_are_sealed() -> None:
     )
 
 
-def test_blocks_are_written_only_where_they_are_wanted_and_sealed() -> None:
-    block = ThinkingBlock(text="b", signature="s")
-    said = [
-        UserMessage(text="u"),
-        AssistantMessage(text="t", thinking=(ThinkingBlock(text="a"), block)),
-        AssistantMessage(text="t", thinking=(ThinkingBlock(text="a"),)),
-    ]
+# -------------------------------------------------------------------------------------------- what goes back to whom
 
-    assert wire_messages(said) == wire_messages([said[0], *(AssistantMessage(text="t") for _ in range(2))])
-    _, first, second = wire_messages(said, blocks=True)
-    assert first["thinking_blocks"] == [{"type": "thinking", "thinking": "b", "signature": "s"}]
-    assert "thinking_blocks" not in second
+CLAUDE = Recipient("anthropic", "messages")
+GEMINI = Recipient("google", "gemini")
+RESPONSES = Recipient("openai", "responses")
+CALLS = (ToolCall(id="c1__thought__sig", name="f"), ToolCall(id="c2", name="f", arguments={"x": 1}))
+ITEM = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "a"}], "encrypted_content": "e"}
+DETAILS = [{"type": "reasoning.encrypted", "data": "d"}]
+BLOCKS = (
+    ThinkingBlock(text="unsigned"),
+    ThinkingBlock(text="b", signature="s"),
+    ThinkingBlock(provider="openai", id="rs_1", text="a", signature="e", data=ITEM),
+    ThinkingBlock(provider="azure", signature="of Azure"),
+    ThinkingBlock(provider="google", signature="g"),
+    ThinkingBlock(provider="deepseek", text="hm, "),
+    ThinkingBlock(provider="deepseek", text="so"),
+    ThinkingBlock(provider="hosted_vllm", text="raw"),
+    ThinkingBlock(provider="groq", text="fast"),
+    ThinkingBlock(provider="openrouter", text="no", data={"reasoning_details": DETAILS}),
+    ThinkingBlock(provider="cerebras", text="refused"),
+)
+PLAIN: dict[str, Any] = {"role": "assistant", "content": "t"}
+
+
+@pytest.mark.parametrize(
+    ("to", "more"),
+    [
+        (Recipient(), {}),
+        (CLAUDE, {"thinking_blocks": [{"type": "thinking", "thinking": "b", "signature": "s"}]}),
+        (RESPONSES, {"reasoning_items": [ITEM]}),
+        (
+            Recipient("azure", "responses"),
+            {"reasoning_items": [{"type": "reasoning", "summary": [], "encrypted_content": "of Azure"}]},
+        ),
+        (GEMINI, {"provider_specific_fields": {"thought_signatures": ["g"]}}),
+        (recipient("deepseek-v4", "deepseek"), {"reasoning_content": "hm, so"}),
+        (recipient("gpt-oss", "hosted_vllm"), {"reasoning": "raw", "reasoning_content": "raw"}),
+        (recipient("gpt-oss", "groq"), {"reasoning": "fast"}),
+        (recipient("any/model", "openrouter"), {"reasoning_details": DETAILS}),
+        (recipient("gpt-oss", "cerebras"), {}),
+        (recipient("gpt-5", "openai"), {}),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
+)
+def test_blocks_are_written_for_the_provider_that_they_came_from(to: Recipient, more: dict[str, Any]) -> None:
+    said = AssistantMessage(text="t", thinking=BLOCKS)
+
+    assert wire_messages([said], to=to) == [PLAIN | more]
+    assert wire_messages([AssistantMessage(text="t")], to=to) == [PLAIN]
+
+
+def test_what_is_sent_shares_nothing_with_the_message() -> None:
+    """litellm changes what it is given."""
+    said = AssistantMessage(text="t", thinking=BLOCKS)
+    for to in (RESPONSES, recipient("any/model", "openrouter")):
+        (wire,) = wire_messages([said], to=to)
+        first = wire.get("reasoning_details") or wire["reasoning_items"][0]["summary"]
+        first[0]["type"] = "changed"
+
+    assert said == AssistantMessage(text="t", thinking=BLOCKS)
+
+
+def test_reasoning_items_stand_before_the_calls_that_they_led_to() -> None:
+    def item(name: str, **more: Any) -> ThinkingBlock:
+        return ThinkingBlock(provider="openai", id=name, signature=name, data=more)
+
+    thinking = item("rs_1"), item("rs_2", call_id="c2"), item("rs_3", call_id="c3")
+    calls = tuple(ToolCall(id=f"c{n}", name="f") for n in (1, 2, 3))
+    wire = wire_messages([AssistantMessage(text="first", tool_calls=calls, thinking=thinking)], to=RESPONSES)
+    only = wire_messages([AssistantMessage(tool_calls=calls[1:], thinking=thinking)], to=RESPONSES)
+
+    def brief(message: dict[str, Any]) -> tuple[Any, ...]:
+        items = [one["id"] for one in message["reasoning_items"]]
+        return message["content"], items, [call["id"] for call in message["tool_calls"]]
+
+    assert list(map(brief, wire)) == [("first", ["rs_1"], ["c1"]), (None, ["rs_2"], ["c2"]), (None, ["rs_3"], ["c3"])]
+    assert list(map(brief, only)) == [(None, ["rs_1", "rs_2"], ["c2"]), (None, ["rs_3"], ["c3"])]
+
+
+@pytest.mark.parametrize("provider", ["openai", "deepseek"])
+def test_signature_of_gemini_in_the_id_of_a_call_is_for_gemini_alone(provider: str) -> None:
+    said = [AssistantMessage(tool_calls=CALLS), *(ToolMessage(tool_call_id=call.id, text="r") for call in CALLS)]
+
+    def ids(to: Recipient) -> list[str]:
+        first, *results = wire_messages(said, to=to)
+        assert [one["tool_call_id"] for one in results] == [call["id"] for call in first["tool_calls"]]
+        return [call["id"] for call in first["tool_calls"]]
+
+    assert ids(recipient("m", provider)) == ["c1", "c2"]
+    assert ids(GEMINI) == ["c1__thought__sig", "c2"]
+
+
+def test_deepseek_is_sent_the_field_with_every_call() -> None:
+    """While it thinks, it refuses a call without the field, also one that another model made."""
+    to = recipient("deepseek-v4", "deepseek")
+
+    assert wire_messages([AssistantMessage(tool_calls=CALLS[1:])], to=to)[0]["reasoning_content"] == ""
+
+
+@pytest.mark.parametrize("thinking", [(), BLOCKS], ids=["empty", "only thinking"])
+def test_message_without_text_and_calls_is_empty_or_left_out(thinking: tuple[ThinkingBlock, ...]) -> None:
+    said = [UserMessage(text="u"), AssistantMessage(thinking=thinking), UserMessage(text="v")]
+
+    for to in (Recipient(), recipient("m", "deepseek"), recipient("m", "openrouter")):
+        assert wire_messages(said, to=to)[1] == {"role": "assistant", "content": ""}
+    for to in (CLAUDE, GEMINI, RESPONSES):
+        assert [message["role"] for message in wire_messages(said, to=to)] == ["user", "user"]
 
 
 def thought(text: str, block: dict[str, Any]) -> dict[str, Any]:

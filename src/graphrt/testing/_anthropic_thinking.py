@@ -1,6 +1,6 @@
 """Thinking blocks in the format of POST /v1/messages: signing them, and refusing requests that do not return them.
 
-Claude signs its thinking, and refuses tool results unless the signed blocks come back unchanged (decision 0034). The
+Claude signs its thinking, and refuses tool results unless the signed blocks come back unchanged (decision 0200). The
 fake server does the same, so that a client that loses blocks fails in tests. Pure functions over answers and request
 bodies; `_anthropic_wire` sends the blocks.
 """

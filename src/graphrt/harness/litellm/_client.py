@@ -35,6 +35,7 @@ class LiteLLM(Protocol):
     api_key: str | None
     secret_manager_client: Any
     Usage: Any
+    main: Any
 
     async def acompletion(self, **arguments: Any) -> Any: ...
     def cost_per_token(self, **arguments: Any) -> tuple[float, float]: ...

@@ -27,6 +27,7 @@ from graphrt.harness import real_requests
 from graphrt.harness.budget._prices import cost_of
 from graphrt.harness.litellm import _client, _error_mapping, _model_info, _openai_format, _thinking
 from graphrt.harness.litellm._http_exchange import Exchange
+from graphrt.harness.litellm._thinking import Recipient
 from graphrt.harness.litellm._wire._seen import Seen
 from graphrt.harness.messages import AssistantMessage
 from graphrt.harness.protocol import FinishReason, ModelProfile, ModelResponse, StreamItem
@@ -161,7 +162,7 @@ class LiteLLMModel:
                 response = await call.in_time(litellm.acompletion(**self._arguments(request)))
                 reply = _openai_format.read_reply(response, clean=call.clean, refused=call.exchange.seen.refusal)
                 spent = call.spent(getattr(response, "usage", None))
-                return call.completed(self._with_blocks_kept(reply, request), spent)
+                return self._with_blocks_kept(call.completed(reply, spent), request)
         except HarnessError as error:
             raise call.told(error) from None
         except TimeoutError:
@@ -191,7 +192,7 @@ class LiteLLMModel:
                 finished, ended = call.end_of(stream)
                 refused = call.exchange.seen.refusal
                 reply = builder.reply(usage=spent, finished=finished, ended=ended, refused=refused)
-                yield call.completed(self._with_blocks_kept(reply, request), spent)
+                yield self._with_blocks_kept(call.completed(reply, spent), request)
             return
         except HarnessError as error:
             raise call.told(error) from None
@@ -227,7 +228,7 @@ class LiteLLMModel:
         litellm, defaults = _client.load(), self._defaults
         model = request.model or self._name
         options = self._options(request)
-        thought = any(isinstance(message, AssistantMessage) and message.thinking for message in request.messages)
+        answered = any(isinstance(message, AssistantMessage) for message in request.messages)
         body = {
             "max_tokens": defaults.max_tokens,
             "temperature": defaults.temperature,
@@ -235,16 +236,17 @@ class LiteLLMModel:
         }
         if request.output is not None and not self._profile_of(model).holds_to_output(request):
             del body["response_format"]  # litellm would refuse the call, or change what it means
-        if self._api_key is None or thought or not _model_info.IF_IT_CAN.isdisjoint(body):
+        if self._api_key is None or not _model_info.IF_IT_CAN.isdisjoint(body):
             name, provider, key = _model_info.provider_of(litellm, model, api_base=self._api_base, options=options)
             if self._api_key is None and not key:
                 _check_key(_model_info.missing_key(litellm, model, provider, options), model, provider)
             for field in _model_info.left_out(litellm, name, provider):
                 body.pop(field, None)
-            if _thinking.keeps_blocks(name, provider):
-                body["messages"] = _openai_format.wire_messages(request.messages, blocks=True)
-                if _thinking.cannot_go_on(request.messages):  # the model would refuse to think in this turn
-                    body.pop("reasoning_effort", None)
+        if answered:
+            to = self._recipient(request)
+            body["messages"] = _openai_format.wire_messages(request.messages, to=to)
+            if to.api == "messages" and _thinking.cannot_go_on(request.messages):  # Claude would refuse to think
+                body.pop("reasoning_effort", None)
         where = {"api_base": self._api_base, "api_key": self._api_key}
         timeout_s = self._timeout_s if request.timeout_s is None else request.timeout_s
         return {
@@ -261,13 +263,17 @@ class LiteLLMModel:
     def _options(self, request: ModelRequest) -> dict[str, Any]:
         return {**self._defaults.options, **request.options}
 
-    def _with_blocks_kept(self, reply: ModelResponse, request: ModelRequest) -> ModelResponse:
-        """Return *reply*, without its thinking blocks unless the model wants them back."""
-        if not reply.thinking_blocks:
-            return reply
+    def _recipient(self, request: ModelRequest) -> Recipient:
+        """Return whom a request to the model is written for."""
         model, options = request.model or self._name, self._options(request)
-        name, provider, _ = _model_info.provider_of(_client.load(), model, api_base=self._api_base, options=options)
-        return reply if _thinking.keeps_blocks(name, provider) else replace(reply, thinking_blocks=())
+        return _model_info.recipient_of(_client.load(), request, model, api_base=self._api_base, options=options)
+
+    def _with_blocks_kept(self, reply: ModelResponse, request: ModelRequest) -> ModelResponse:
+        """Return *reply* with those thinking blocks that the model wants back."""
+        if not (reply.thinking_blocks or reply.thinking):
+            return reply
+        kept = _thinking.kept(reply.thinking_blocks, reply.thinking, self._recipient(request))
+        return replace(reply, thinking_blocks=kept)
 
     def _look_up(self) -> ModelProfile:
         found = self._given or self._profile_of(self._name)

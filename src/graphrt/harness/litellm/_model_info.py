@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from graphrt.harness.litellm import _openai_format
 from graphrt.harness.litellm._client import LiteLLM
+from graphrt.harness.litellm._thinking import Recipient, recipient, written
 from graphrt.harness.protocol import ModelProfile
 from graphrt.harness.request import ModelRequest
 
@@ -51,6 +52,42 @@ def provider_of(
     provider: Any = options.get("custom_llm_provider")
     name, provider, key, _ = litellm.get_llm_provider(model, custom_llm_provider=provider, api_base=api_base)
     return name, provider, key
+
+
+def recipient_of(
+    litellm: LiteLLM, request: ModelRequest, model: str, *, api_base: str | None, options: Mapping[str, Any]
+) -> Recipient:
+    """Return whom a request to *model* is written for.
+
+    litellm calls some models by the API of OpenAI's Responses: those that have no other, and those that are named so.
+
+    Raises:
+        Exception: litellm does not know the provider.
+    """
+    name, provider, _ = provider_of(litellm, model, api_base=api_base, options=options)
+    return recipient(name, provider, responses=_by_responses(litellm, request, name, provider, api_base, options))
+
+
+def _by_responses(
+    litellm: LiteLLM,
+    request: ModelRequest,
+    name: str,
+    provider: str,
+    api_base: str | None,
+    options: Mapping[str, Any],
+) -> bool:
+    try:
+        found, _ = litellm.main.responses_api_bridge_check(
+            model=name,
+            custom_llm_provider=provider,
+            tools=_openai_format.wire_tools(request.tools) or None,
+            reasoning_effort=options.get("reasoning_effort", request.reasoning),
+            web_search_options=options.get("web_search_options"),
+            api_base=api_base,
+        )
+    except Exception:  # noqa: BLE001 - not part of litellm's public interface: other versions may have other arguments
+        return name.startswith("responses/")
+    return bool(found.get("mode") == "responses")
 
 
 def missing_key(litellm: LiteLLM, model: str, provider: str, options: Mapping[str, Any]) -> tuple[str, ...]:
@@ -163,7 +200,7 @@ def count_tokens(litellm: LiteLLM, model: str, request: ModelRequest) -> int:
                 count += litellm.token_counter(model=model, text=call["id"] + call["function"]["name"])
         for message in request.messages:
             for block in getattr(message, "thinking", ()):  # a signature may stand for more than the readable text
-                count += litellm.token_counter(model=model, text=block.text + block.signature + block.redacted)
+                count += litellm.token_counter(model=model, text=written(block))
         if request.output is not None:
             count += litellm.token_counter(model=model, text=json.dumps(body["response_format"]))
     except Exception:  # noqa: BLE001 - a counter that fails must not break the budget
@@ -173,8 +210,8 @@ def count_tokens(litellm: LiteLLM, model: str, request: ModelRequest) -> int:
 
 def most_tokens(request: ModelRequest) -> int:
     """Return an upper bound for any tokenizer that works on bytes: one token per byte, plus a margin per message."""
-    body = _openai_format.wire_request(request, blocks=True)
-    text = json.dumps(body, ensure_ascii=False, default=str)
+    blocks = [written(block) for message in request.messages for block in getattr(message, "thinking", ())]
+    text = json.dumps([_openai_format.wire_request(request), blocks], ensure_ascii=False, default=str)
     return len(text.encode(errors="replace")) + _MARGIN_TOKENS * (1 + len(request.messages))
 
 

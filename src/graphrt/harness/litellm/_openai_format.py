@@ -19,7 +19,7 @@ from graphrt.errors import RefusalError
 from graphrt.errors._codes.models import BAD_RESPONSE, REFUSAL, TRANSIENT_MODEL
 from graphrt.events import Usage
 from graphrt.harness._surrogates import Whole, whole
-from graphrt.harness.litellm._thinking import BlockBuilder, read_blocks, wire_blocks
+from graphrt.harness.litellm._thinking import BlockBuilder, Recipient, read_blocks, wire_assistant
 from graphrt.harness.messages import (
     AssistantMessage,
     Message,
@@ -43,14 +43,18 @@ _REASONS: Final[Mapping[Any, FinishReason]] = {
     "content_filter": "content_filter",
 }
 """Finish reasons on the wire, and ours; all others are "unknown"."""
+_SIGNATURE: Final = "__thought__"
+"""Separates the id of a call and Gemini's signature of the thought before it, in the ids that litellm makes."""
+_ANYONE: Final = Recipient()
+"""A provider of chat completions that takes no reasoning back."""
 
 
-def wire_request(request: ModelRequest, *, blocks: bool = False) -> dict[str, Any]:
+def wire_request(request: ModelRequest, *, to: Recipient = _ANYONE) -> dict[str, Any]:
     """Return the fields of a request body for *request*; options that it does not set are absent.
 
     Args:
         request: The request.
-        blocks: Whether to include sealed thinking blocks.
+        to: Who it is written for.
 
     Raises:
         InputError: A tool call of the conversation has no result, or a result no call (`bad-conversation`).
@@ -70,7 +74,7 @@ def wire_request(request: ModelRequest, *, blocks: bool = False) -> dict[str, An
     if request.tools and choice != "auto":
         named = {"type": "function", "function": {"name": choice}}
         optional["tool_choice"] = choice if choice in ("none", "required") else named
-    body: dict[str, Any] = {"messages": wire_messages(request.messages, blocks=blocks)}
+    body: dict[str, Any] = {"messages": wire_messages(request.messages, to=to)}
     return body | {name: value for name, value in optional.items() if value is not None}
 
 
@@ -79,29 +83,49 @@ def _wire_output(output: OutputSpec) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": schema}
 
 
-def wire_messages(messages: Iterable[Message], *, blocks: bool = False) -> list[dict[str, Any]]:
-    """Return the `messages` of a request body, with or without sealed thinking *blocks*."""
-    return [_wire_message(message, blocks=blocks) for message in messages]
+def wire_messages(messages: Iterable[Message], *, to: Recipient = _ANYONE) -> list[dict[str, Any]]:
+    """Return the `messages` of a request body, written for *to*.
+
+    An assistant message without text and calls, which some models give as an answer, has no form that every API takes.
+    Chat completions take an empty text. Other APIs refuse that and take two user messages in a row, so it is left out.
+    """
+    ids = _ids_for(messages, to)
+    return [wire for message in messages for wire in _wire_message(message, ids, to)]
 
 
-def _wire_message(message: Message, *, blocks: bool) -> dict[str, Any]:
+def _ids_for(messages: Iterable[Message], to: Recipient) -> Mapping[str, str]:
+    """Return the ids of tool calls that are written in another way.
+
+    Gemini's thought signatures are part of litellm's ids. They are for Gemini alone, and OpenAI refuses ids of more than
+    40 characters.
+    """
+    if to.api == "gemini":
+        return {}
+    calls = [call.id for said in messages if isinstance(said, AssistantMessage) for call in said.tool_calls]
+    short = {id_: id_.partition(_SIGNATURE)[0] for id_ in calls if _SIGNATURE in id_}
+    return short if len({short.get(id_, id_) for id_ in calls}) == len(set(calls)) else {}
+
+
+def _wire_message(message: Message, ids: Mapping[str, str], to: Recipient) -> list[dict[str, Any]]:
     match message:
         case SystemMessage() | UserMessage():
-            return {"role": message.role, "content": message.text}
+            return [{"role": message.role, "content": message.text}]
         case ToolMessage():
-            return {"role": "tool", "tool_call_id": message.tool_call_id, "content": message.text}
+            id_ = ids.get(message.tool_call_id, message.tool_call_id)
+            return [{"role": "tool", "tool_call_id": id_, "content": message.text}]
         case AssistantMessage():
             body: dict[str, Any] = {"role": "assistant", "content": message.text or None}
             if message.tool_calls:
-                body["tool_calls"] = [_wire_call(call) for call in message.tool_calls]
-            thinking = wire_blocks(message.thinking) if blocks else []
-            return {**body, "thinking_blocks": thinking} if thinking else body
+                body["tool_calls"] = [_wire_call(call, ids.get(call.id, call.id)) for call in message.tool_calls]
+            elif not message.text:  # its thinking alone is refused, too
+                return [{"role": "assistant", "content": ""}] if to.api == "chat" else []
+            return wire_assistant(body, message.thinking, to)
 
 
-def _wire_call(call: ToolCall) -> dict[str, Any]:
+def _wire_call(call: ToolCall, id_: str) -> dict[str, Any]:
     # Adapters of litellm parse this text for providers that want an object, so malformed JSON is put inside one.
     text = call.arguments_text if call.error is None else json.dumps({"malformed_arguments": call.arguments_text})
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": text}}
+    return {"id": id_, "type": "function", "function": {"name": call.name, "arguments": text}}
 
 
 def wire_tools(tools: Iterable[ToolSpec]) -> list[dict[str, Any]]:

@@ -1,46 +1,173 @@
-"""Thinking blocks in litellm's format: read from replies and streams, and written for Claude only (decision 0034).
+"""Reasoning that goes back: whose a block is, in which form litellm passes it on, and the reading of Claude's blocks.
+
+Blocks are sent to the provider that they came from and to no other (decision 0200). Forms, by `Recipient`:
+
+- Claude on any of its platforms: `thinking_blocks`, signed or redacted.
+- OpenAI's Responses, also at other providers: `reasoning_items`, each before the call that follows it.
+- Gemini: `thought_signatures` of the text. The signatures of calls travel in the ids of the calls.
+- Chat completions: the field that the provider documents, such as `reasoning_content`.
 
 Pure functions and one builder. `_openai_format` does the rest of the wire format.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+from graphrt.harness._surrogates import json_copy
 from graphrt.harness.messages import AssistantMessage, Message, ThinkingBlock, ToolMessage, UserMessage
 
+Api: TypeAlias = Literal["chat", "messages", "responses", "gemini"]
+"""Which API a provider is spoken to by, as far as conversations differ; "messages" is Anthropic's, also on Bedrock."""
 _OF_CLAUDE: Final = ("claude", "anthropic", "arn:")
 """Parts of the names of Claude models. An ARN may stand for any model of Bedrock, but only Claude's seal blocks."""
 _HOSTS: Final = frozenset(
     {"bedrock", "bedrock_converse", "vertex_ai", "vertex_ai_beta", "azure_ai", "snowflake", "litellm_proxy"}
 )
 """Providers that offer Claude among other models, and to which litellm passes thinking blocks."""
+_GOOGLE: Final = frozenset({"gemini", "vertex_ai", "vertex_ai_beta"})
+_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "deepseek": ("reasoning_content",),  # api-docs.deepseek.com/guides/thinking_mode: required in turns with tools
+    "moonshot": ("reasoning_content",),
+    "zai": ("reasoning_content",),  # docs.z.ai/guides/capabilities/thinking-mode
+    "together_ai": ("reasoning_content",),
+    "ollama_chat": ("reasoning_content",),  # litellm makes it `thinking`, as Ollama's API calls it
+    "hosted_vllm": ("reasoning", "reasoning_content"),  # the second is the name before vLLM 0.11.2
+    "groq": ("reasoning",),  # in its OpenAPI description of assistant messages
+    "openrouter": ("reasoning",),
+}
+"""Fields of an assistant message in which a provider of chat completions takes its reasoning back as text.
+
+Only what providers document: others refuse fields that they do not know, as Cerebras does and OpenAI does."""
+_DETAILS: Final[Mapping[str, str]] = {"openrouter": "reasoning_details"}
+"""Fields for reasoning in a provider's own form, which `ThinkingBlock.data` has under the same name; they replace text."""
+CALL_ID: Final = "call_id"
+"""Key in the `data` of a Responses item: the id of the call that the item stands directly before, if it is not the first.
+
+It is not part of the provider's item. A reply has its text, its reasoning and its calls apart, so it does not say what
+stands between two calls."""
 
 
-def keeps_blocks(name: str, provider: str) -> bool:
-    """Return whether thinking blocks are read from the model's replies and sent back to it: only for Claude.
+class Recipient(NamedTuple):
+    """Who a conversation is written for."""
 
-    Claude's signatures are valid on all its platforms. To other models litellm would send the blocks in a field that
-    no OpenAI-like API knows, and Claude would refuse blocks that others sealed.
+    provider: str = ""
+    """Whose blocks are sent, as `ThinkingBlock.provider`; empty for none."""
+    api: Api = "chat"
+
+
+def recipient(name: str, provider: str, *, responses: bool = False) -> Recipient:
+    """Return whom a request to a model is written for.
+
+    Claude's signatures are valid on all its platforms, so these count as one provider, "anthropic".
 
     Args:
         name: The model's name at its provider.
         provider: The provider as litellm names it.
+        responses: Whether litellm calls the model by the API of OpenAI's Responses.
     """
-    return provider == "anthropic" or (provider in _HOSTS and any(part in name.lower() for part in _OF_CLAUDE))
+    if provider == "anthropic" or (provider in _HOSTS and any(part in name.lower() for part in _OF_CLAUDE)):
+        return Recipient("anthropic", "messages")
+    if responses:
+        return Recipient(provider, "responses")
+    if provider in _GOOGLE and (provider == "gemini" or "gemini" in name.lower()):
+        return Recipient("google", "gemini")
+    return Recipient(provider if provider in _FIELDS else "")
 
 
-def wire_blocks(blocks: Iterable[ThinkingBlock]) -> list[dict[str, Any]]:
-    """Return the `thinking_blocks` of a message on the wire: the sealed ones of *blocks*."""
-    return [_wire_block(block) for block in blocks if block.sealed]
+def kept(blocks: Sequence[ThinkingBlock], thinking: str, whose: Recipient) -> tuple[ThinkingBlock, ...]:
+    """Return the blocks of a reply that go back to *whose*, who wrote it.
+
+    Args:
+        blocks: The blocks that were read.
+        thinking: The readable thinking, which goes back as it is where a provider of chat completions wants text.
+        whose: Who wrote the reply.
+    """
+    mine = tuple(block for block in blocks if block.provider == whose.provider)
+    if whose.api == "responses":  # a reader of the API cannot know which provider speaks it
+        mine = tuple(replace(block, provider=whose.provider) for block in blocks if block.provider == "openai")
+    if not mine and thinking and whose.api == "chat" and whose.provider:
+        return (ThinkingBlock(text=thinking, provider=whose.provider),)
+    return mine
+
+
+def written(block: ThinkingBlock) -> str:
+    """Return what is sent of a block as one text, to count its tokens: at most the item, or its texts."""
+    return max(json.dumps(block.data), block.text + block.signature + block.redacted, key=len)
+
+
+# ------------------------------------------------------------------------------------------------------------ writing
+
+
+def wire_assistant(body: dict[str, Any], thinking: Iterable[ThinkingBlock], to: Recipient) -> list[dict[str, Any]]:
+    """Return the messages on the wire for an assistant message: with the blocks of *thinking* that go back to *to*.
+
+    Args:
+        body: The message without its thinking; its `content` or its `tool_calls` are not empty.
+        thinking: The blocks of the message, of any provider.
+        to: Who the conversation is written for.
+
+    Returns:
+        1 message; for Responses 1..n, because litellm writes the reasoning of a message before all of its calls.
+    """
+    blocks = [block for block in thinking if block.sealed and block.provider == to.provider]
+    match to.api:
+        case "responses":
+            return _with_items(body, blocks)
+        case "messages":
+            return [{**body, "thinking_blocks": [_wire_block(block) for block in blocks]} if blocks else body]
+        case "gemini":
+            # One of the text, which comes with its last part. litellm puts it on the text, and writes no thoughts.
+            last = [block.signature for block in blocks if block.signature and not block.text][-1:]
+            return [{**body, "provider_specific_fields": {"thought_signatures": last}} if last else body]
+        case "chat":
+            return [{**body, **_chat_fields(blocks, to.provider, calls="tool_calls" in body)}]
 
 
 def _wire_block(block: ThinkingBlock) -> dict[str, Any]:
     if block.redacted:
         return {"type": "redacted_thinking", "data": block.redacted}
     return {"type": "thinking", "thinking": block.text, "signature": block.signature}
+
+
+def _chat_fields(blocks: Sequence[ThinkingBlock], provider: str, *, calls: bool) -> dict[str, Any]:
+    """Return the fields that carry *blocks* in a message of chat completions; *calls*: it has tool calls."""
+    name = _DETAILS.get(provider, "")
+    details = [json_copy(detail) for block in blocks for detail in block.data.get(name) or ()]
+    if details:
+        return {name: details}
+    text = "".join(block.text for block in blocks)
+    if text or (calls and provider == "deepseek"):  # while it thinks, it refuses calls without the field
+        return dict.fromkeys(_FIELDS[provider], text)
+    return {}
+
+
+def _with_items(body: dict[str, Any], blocks: Sequence[ThinkingBlock]) -> list[dict[str, Any]]:
+    """Return *body* with its reasoning items, cut before each call that an item stands directly before."""
+    before: dict[str, list[dict[str, Any]]] = {}
+    for block in blocks:
+        before.setdefault(str(block.data.get(CALL_ID) or ""), []).append(_item(block))
+    first, calls = before.pop("", []), body.pop("tool_calls", [])
+    made = [{**body, "tool_calls": list[Any](), "reasoning_items": first}]
+    for call in calls:
+        items = before.pop(call["id"], [])
+        if items and not (made[-1]["tool_calls"] or made[-1]["content"]):
+            made[-1]["reasoning_items"] += items
+        elif items:
+            made.append({"role": "assistant", "content": None, "tool_calls": [], "reasoning_items": items})
+        made[-1]["tool_calls"].append(call)
+    # What is empty is left out: litellm tells messages with calls from others by the field.
+    return [{name: value for name, value in one.items() if value or name in ("role", "content")} for one in made]
+
+
+def _item(block: ThinkingBlock) -> dict[str, Any]:
+    """Return a block as the reasoning item from which litellm makes one of `input`."""
+    summary = block.data.get("summary") or ([{"type": "summary_text", "text": block.text}] if block.text else [])
+    item = {"type": "reasoning", "summary": json_copy(summary)}
+    return item | {name: value for name, value in (("id", block.id), ("encrypted_content", block.signature)) if value}
 
 
 def cannot_go_on(messages: Iterable[Message]) -> bool:
@@ -60,7 +187,10 @@ def cannot_go_on(messages: Iterable[Message]) -> bool:
             case _:
                 pass
         before = message
-    return bool(turn) and not any(block.sealed for block in turn[0].thinking)
+    return bool(turn) and not any(block.sealed and block.provider == "anthropic" for block in turn[0].thinking)
+
+
+# ------------------------------------------------------------------------------------------------- reading of Claude's
 
 
 def read_blocks(blocks: Any) -> tuple[ThinkingBlock, ...]:
