@@ -234,7 +234,10 @@ _KINDS: Final[tuple[tuple[Container[int], ErrorCode[HarnessError]], ...]] = (
 
 _NAMES: Final[tuple[tuple[frozenset[str], ErrorCode[HarnessError]], ...]] = (
     (frozenset({"authentication_error", "invalid_api_key", "permission_error"}), CALL_UNAUTHORIZED),
-    (frozenset({"rate_limit_error", "rate_limit_exceeded", "RESOURCE_EXHAUSTED"}), RATE_LIMITED),
+    (
+        frozenset({"rate_limit_error", "rate_limit_exceeded", "RESOURCE_EXHAUSTED", "throttlingException"}),
+        RATE_LIMITED,
+    ),
     (frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MISSING_THOUGHT_SIGNATURE"}), BAD_RESPONSE),
     (frozenset({"invalid_request_error", "INVALID_ARGUMENT", "not_found_error"}), BAD_MODEL_REQUEST),
 )

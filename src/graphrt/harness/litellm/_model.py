@@ -7,7 +7,7 @@ A call is assembled and guarded here: arguments, timeouts, credentials, failures
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
@@ -24,13 +24,14 @@ from graphrt.errors._codes.models import (
 )
 from graphrt.events import Usage
 from graphrt.harness import real_requests
+from graphrt.harness._surrogates import whole
 from graphrt.harness.budget._prices import cost_of
 from graphrt.harness.litellm import _client, _error_mapping, _model_info, _openai_format, _thinking
 from graphrt.harness.litellm._http_exchange import Exchange
 from graphrt.harness.litellm._thinking import Recipient
 from graphrt.harness.litellm._wire._seen import Seen
 from graphrt.harness.messages import AssistantMessage
-from graphrt.harness.protocol import FinishReason, ModelProfile, ModelResponse, StreamItem
+from graphrt.harness.protocol import FinishReason, ModelProfile, ModelResponse, StreamItem, ThinkingDelta
 from graphrt.harness.request import ModelRequest
 
 __all__ = ["LiteLLMModel"]
@@ -184,7 +185,7 @@ class LiteLLMModel:
                 chunks = aiter(stream)
                 while (chunk := await call.in_time(anext(chunks, None))) is not None:
                     usage = getattr(chunk, "usage", None) or usage
-                    for item in builder.add(chunk):
+                    for item in (*call.new_thoughts(), *builder.add(chunk)):
                         yield item
                 if not _provider_reported_usage(stream):
                     usage = None  # litellm's own estimate: unknown usage stays unknown
@@ -323,6 +324,8 @@ class _Call:
         self.unmapped: Final[list[str]] = []
         self.exchange: Final = exchange
         self._cost: Final = cost
+        self._shown = 0
+        """How many of the thoughts seen below litellm have been passed on."""
 
     def spent(self, told: Any = None) -> Usage | None:
         """Return what the call used, with its cost: as the provider reported it; None if it reported nothing.
@@ -342,6 +345,7 @@ class _Call:
             reply,
             usage=spent,
             finish_reason=self._reason(reply),
+            thinking=reply.thinking or "".join(seen.thoughts),
             thinking_blocks=(*reply.thinking_blocks, *seen.blocks),
             provider_parts=tuple(seen.parts),
         )
@@ -355,6 +359,13 @@ class _Call:
         # litellm turns a reason that it does not know into "stop", and makes one up if there is none.
         made_up = self.unmapped or (seen.reads_facts and seen.reason is None)
         return "unknown" if told == "stop" and made_up else told
+
+    def new_thoughts(self) -> Iterator[ThinkingDelta]:
+        """Yield the thinking that was seen below litellm since the last time."""
+        thoughts = self.exchange.seen.thoughts
+        while self._shown < len(thoughts):
+            self._shown += 1
+            yield ThinkingDelta(text=whole(thoughts[self._shown - 1]))
 
     def end_of(self, stream: Any) -> tuple[bool, bool]:
         """Return whether the provider said why the model stopped, and whether the stream came to its end.

@@ -57,3 +57,7 @@ class Api:
     def end(self) -> Iterable[Event]:
         """Return the 0..n events that litellm is to read after the last one of a stream that has ended."""
         return ()
+
+    def write(self, event: Event) -> bytes:
+        """Return *event* as the bytes that litellm reads."""
+        return (event if self.named_events else Event(event.data)).written()

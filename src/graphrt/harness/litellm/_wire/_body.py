@@ -14,13 +14,16 @@ from urllib.parse import urlsplit
 from graphrt.harness.litellm._wire._api import Api
 from graphrt.harness.litellm._wire._events import Event, EventReader
 from graphrt.harness.litellm._wire._failures import ReportedError, failure_of
+from graphrt.harness.litellm._wire._frames import Frame, FrameReader
 from graphrt.harness.litellm._wire._seen import Seen
 from graphrt.harness.litellm._wire.chat import Chat
+from graphrt.harness.litellm._wire.cohere import Cohere
+from graphrt.harness.litellm._wire.converse import Converse
 from graphrt.harness.litellm._wire.gemini import Gemini
 from graphrt.harness.litellm._wire.messages import Messages
 from graphrt.harness.litellm._wire.responses import Responses
 
-_APIS: Final[tuple[type[Api], ...]] = (Chat, Responses, Messages, Gemini)
+_APIS: Final[tuple[type[Api], ...]] = (Chat, Responses, Messages, Gemini, Converse, Cohere)
 _START_BYTES: Final = 300
 """Length of the part of a body that is kept for errors."""
 _ERROR_BYTES: Final = 2**20
@@ -60,8 +63,10 @@ def body_of(seen: Seen, *, url: str, status: int, media_type: str, streamed: boo
     seen.api, seen.reads_facts = api.name, api.reads_facts
     if not streamed:
         return _Document(api)
+    if media_type == "application/vnd.amazon.eventstream":
+        return _Frames(api)
     if media_type.startswith("application/") and media_type != "application/json":
-        return _Unread(seen)  # frames of Amazon, lines of Ollama: no events
+        return _Unread(seen)  # such as the lines of Ollama: no events
     return _Stream(api)
 
 
@@ -135,18 +140,45 @@ class _Stream:
             self._api.seen.is_document = True
             raise UnexpectedDocumentError
         yield from self._passed(self._events.end())
-        for event in self._api.end():
-            yield self._written(event)
+        yield from map(self._api.write, self._api.end())
 
     def _passed(self, events: Iterable[Event]) -> Iterator[bytes]:
         for event in events:
             with _noting(self._api.seen):
                 read = self._api.event(event, event.parsed())
-            for one in read:
-                yield self._written(one)
+            yield from map(self._api.write, read)
 
-    def _written(self, event: Event) -> bytes:
-        return (event if self._api.named_events else Event(event.data)).written()
+
+class _Frames:
+    """A stream in Amazon's frames. Each is passed on as it came, or left out."""
+
+    def __init__(self, api: Api) -> None:
+        self._api: Final = api
+        self._frames: Final = FrameReader()
+
+    def add(self, piece: bytes) -> Iterator[bytes]:
+        _note(self._api.seen, piece)
+        for frame in self._frames.add(piece):
+            if self._passes(frame):
+                yield frame.whole
+
+    def end(self) -> Iterator[bytes]:
+        rest = self._frames.rest().whole
+        if rest:
+            yield rest
+
+    def _passes(self, frame: Frame) -> bool:
+        failed = frame.headers.get(":exception-type") or frame.headers.get(":error-code")
+        value = _parsed(frame.payload)
+        with _noting(self._api.seen):
+            if failed:
+                told = {
+                    "message": frame.headers.get(":error-message", ""),
+                    **(value if isinstance(value, dict) else {}),
+                }
+                raise ReportedError(failure_of({**told, "code": failed}, streamed=True))
+            event = Event(frame.payload.decode(errors="replace"), frame.headers.get(":event-type", ""))
+            return bool(tuple(self._api.event(event, value)))
 
 
 class _Error:

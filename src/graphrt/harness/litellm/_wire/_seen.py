@@ -36,6 +36,8 @@ class Seen:
     """What the provider charges for the answer, in dollars; None if it did not say."""
     service_tier: str | None = None
     """The tier at which the provider charges; None if it did not say."""
+    thoughts: list[str] = field(default_factory=list[str])
+    """0..n pieces of the model's thinking that litellm does not read."""
     blocks: list[ThinkingBlock] = field(default_factory=list[ThinkingBlock])
     """0..n blocks of reasoning that the provider wants back, in its order."""
     parts: list[ProviderPart] = field(default_factory=list[ProviderPart])

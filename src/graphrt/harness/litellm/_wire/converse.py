@@ -1,0 +1,131 @@
+"""Amazon Bedrock's Converse.
+
+litellm takes the call of a tool that Bedrock runs itself for a call of ours, and drops citations and its results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Final
+
+from graphrt.harness.litellm._wire._api import Api
+from graphrt.harness.litellm._wire._events import Event
+from graphrt.harness.litellm._wire._values import added, mapping, mappings, text, usage
+from graphrt.harness.messages import ProviderPart
+from graphrt.harness.protocol import FinishReason
+
+_PROVIDER: Final = "bedrock"
+_REASONS: Final[Mapping[str, FinishReason]] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "guardrail_intervened": "content_filter",
+    "content_filtered": "content_filter",
+}
+"""Stop reasons; all others are "unknown"."""
+_HOSTED: Final = "server_tool_use"
+"""Type of a call that Bedrock makes itself."""
+
+
+class Converse(Api):
+    """POST /model/{model}/converse and /converse-stream.
+
+    Source:
+        https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html
+    """
+
+    name: ClassVar[str | None] = "converse"
+    paths: ClassVar[tuple[str, ...]] = ("/converse", "/converse-stream")
+    reads_facts: ClassVar[bool] = True
+
+    def document(self, body: dict[str, Any]) -> dict[str, Any]:
+        body = super().document(body)
+        self._stopped(body.get("stopReason"))
+        self._counted(body.get("usage"))
+        message = mapping(mapping(body.get("output")).get("message"))
+        blocks = mappings(message.get("content"))
+        kept = [block for block in blocks if not self._note(block)]
+        if len(kept) == len(blocks):
+            return body
+        return {**body, "output": {"message": {**message, "content": kept}}}
+
+    def event(self, event: Event, value: Any) -> Iterable[Event]:
+        told = mapping(value)
+        index = told.get("contentBlockIndex")
+        match event.name:
+            case "contentBlockStart":
+                start = mapping(told.get("start"))
+                if mapping(start.get("toolUse")).get("type") == _HOSTED or "toolResult" in start:
+                    self._open[index] = {name: {**mapping(one)} for name, one in start.items()}
+                    return ()
+            case "contentBlockDelta":
+                delta = mapping(told.get("delta"))
+                if "citation" in delta:
+                    self._tell("citation", mapping(delta["citation"]))
+                if index in self._open:
+                    _extend(self._open[index], delta)
+                    return ()
+            case "contentBlockStop" if index in self._open:
+                self._note(_closed(self._open.pop(index)))
+                return ()
+            case "messageStop":
+                self._stopped(told.get("stopReason"))
+                self.seen.ended = True
+            case "metadata":
+                self._counted(told.get("usage"))
+            case _:
+                pass
+        return (event,)
+
+    @property
+    def _open(self) -> dict[Any, dict[str, Any]]:
+        """The blocks of hosted tools in a stream that are not complete, by their index."""
+        blocks: dict[Any, dict[str, Any]] = self.seen.notes.setdefault("open", {})
+        return blocks
+
+    def _note(self, block: Mapping[str, Any]) -> bool:
+        """Note what is not ours in a complete block; return whether litellm must not see it."""
+        if mapping(block.get("toolUse")).get("type") == _HOSTED:
+            self._tell(_HOSTED, mapping(block["toolUse"]))
+            return True
+        if "toolResult" in block:
+            self._tell("tool_result", mapping(block["toolResult"]))
+            return True
+        for citation in mappings(mapping(block.get("citationsContent")).get("citations")):
+            self._tell("citation", citation)
+        return False
+
+    def _tell(self, kind: str, data: Mapping[str, Any]) -> None:
+        self.seen.parts.append(ProviderPart(provider=_PROVIDER, type=kind, data=data))
+
+    def _stopped(self, reason: Any) -> None:
+        if text(reason):
+            self.seen.reason, self.seen.ended = reason, True
+            self.seen.finish = _REASONS.get(reason, "unknown")
+
+    def _counted(self, report: Any) -> None:
+        counts = mapping(report)
+        if counts:
+            read, made = counts.get("cacheReadInputTokens"), counts.get("cacheWriteInputTokens")
+            sent = added(counts.get("inputTokens"), read, made)
+            self.seen.usage = usage(sent=sent, written=counts.get("outputTokens"), cached=read)
+
+
+def _extend(block: dict[str, Any], delta: Mapping[str, Any]) -> None:
+    """Add a piece to a block: of the input of a call, or of the content of a result."""
+    if "toolUse" in block:
+        call = block["toolUse"]
+        call["input"] = text(call.get("input")) + text(mapping(delta.get("toolUse")).get("input"))
+    elif "toolResult" in delta:
+        result = block["toolResult"]
+        result["content"] = [*result.get("content", ()), *mappings(delta["toolResult"])]
+
+
+def _closed(block: dict[str, Any]) -> dict[str, Any]:
+    call = block.get("toolUse")
+    if call is not None:
+        written = Event(text(call.get("input"))).parsed()
+        call["input"] = {} if written is None else written
+    return block
