@@ -16,8 +16,11 @@ ARGS  ?=
 
 comma := ,
 PY := $(VENV)/bin/python
-# Bytecode is made of what is imported; pip would compile all that litellm brings along, which takes as long as the rest.
-INSTALL := $(PY) -m pip --disable-pip-version-check --quiet install --no-compile --constraint requirements.lock
+# uv takes 5 s of processor time for what takes pip 50. It does not read the configuration of pip: where it cannot install,
+# pip does. Bytecode is made of what is imported: to compile all that litellm brings along would take as long as the rest.
+PIP := $(PY) -m pip --disable-pip-version-check --quiet install --no-compile
+LOCKED = --constraint requirements.lock --editable ".[$(EXTRAS)]"
+INSTALL = $(PY) -m uv pip install --quiet --python $(PY) $(LOCKED) || { echo "Installing with pip"; $(PIP) $(LOCKED); }
 
 # A real model needs the provider adapter; the demo on its mock does not.
 DEMO_EXTRAS := demo$(if $(findstring --model,$(ARGS)),$(comma)litellm)
@@ -67,7 +70,6 @@ format: $(VENV)/.has-test
 
 # One file for all supported interpreters: markers say which versions are for which. The newest versions are taken.
 lock: $(VENV)/.has-python
-	@$(PY) -m pip --disable-pip-version-check --quiet install uv
 	@$(PY) -m uv pip compile --quiet --universal --upgrade --python-version 3.11 --all-extras --no-annotate \
 	    --custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
 
@@ -93,21 +95,25 @@ $(VENV)/.has-python:
 	fi; \
 	echo "Creating $(VENV) with $$($$found --version)"; \
 	$$found -m venv $(VENV)
+	@$(PIP) uv || echo "There is no uv for this machine"
 	@touch $@
 
+$(VENV)/.has-demo: EXTRAS = demo
 $(VENV)/.has-demo: $(VENV)/.has-python pyproject.toml requirements.lock
 	@echo "Installing graphrt into $(VENV)"
-	@$(INSTALL) --editable ".[demo]"
+	@$(INSTALL)
 	@touch $@
 
+$(VENV)/.has-litellm: EXTRAS = demo,litellm
 $(VENV)/.has-litellm: $(VENV)/.has-demo pyproject.toml requirements.lock
 	@echo "Installing the model provider adapter into $(VENV)"
-	@$(INSTALL) --editable ".[demo,litellm]"
+	@$(INSTALL)
 	@touch $@
 
+$(VENV)/.has-test: EXTRAS = $(TEST_EXTRAS)
 $(VENV)/.has-test: $(VENV)/.has-python pyproject.toml requirements.lock
 	@echo "Installing graphrt and its development tools into $(VENV) (once, a minute or two)"
-	@$(INSTALL) --editable ".[$(TEST_EXTRAS)]"
+	@$(INSTALL)
 	@# Once, so that the processes of a first run do not each compile the tests.
 	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest --collect-only -q >/dev/null
 	@touch $@ $(VENV)/.has-demo $(VENV)/.has-litellm
