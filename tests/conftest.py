@@ -10,7 +10,7 @@ import shutil
 import signal
 import socket
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, Final
 
@@ -188,6 +188,15 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     return result
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import what `make quick` would leave out as a whole: its processes import all the rest each."""
+    if config.option.markexpr != "not slow" or not is_in(collection_path, SLOW):
+        return None
+    left_out: LeftOut = config.pluginmanager.get_plugin("left-out")
+    left_out.add_files(collection_path)
+    return True
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the slow tests, and those of the interpreter, before `-m` looks for them."""
@@ -207,9 +216,14 @@ class LeftOut:
         self._config = config
         self._counts: Counter[str] = Counter()
 
+    def add_files(self, place: Path) -> None:
+        """Count the files of *place*, which are not collected."""
+        files = place.rglob("test_*.py") if place.is_dir() else [place]
+        self._counts.update(f"files of {_room(file)}" for file in files)
+
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         slow = [item for item in items if item.get_closest_marker("slow")]
-        self._counts.update("/".join(item.path.relative_to(_ROOT).parts[:2]) for item in slow)
+        self._counts.update(f"tests of {_room(item.path)}" for item in slow)
 
     def pytest_sessionfinish(self) -> None:
         output = getattr(self._config, "workeroutput", None)
@@ -222,12 +236,43 @@ class LeftOut:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self._counts:
-            where = ", ".join(f"{folder} {count}" for folder, count in self._counts.most_common())
-            terminalreporter.write_line(f"{self._counts.total()} slow tests were left out: {where}")
+            where = ", ".join(f"{count} {what}" for what, count in self._counts.most_common())
+            terminalreporter.write_line(f"What is slow was left out: {where}")
+
+
+def _room(path: Path) -> str:
+    return "/".join(path.relative_to(_ROOT).parts[:2])
+
+
+class FewerReports:
+    """Keeps reports that say nothing in the process of pytest-xdist that made them.
+
+    For each test xdist sends that it began, and how its setup, call and teardown ended. To write, send, read and handle
+    these takes three times as long as a small test; a setup or teardown that passed and printed nothing shows nowhere but
+    in lists of times and in files.
+    """
+
+    @staticmethod
+    def pytest_sessionstart(session: pytest.Session) -> None:
+        option = session.config.option
+        if option.verbose > 0 or option.durations is not None or option.xmlpath is not None:
+            return
+        for plugin in session.config.pluginmanager.get_plugins():
+            if type(plugin).__module__ == "xdist.remote" and hasattr(plugin, "sendevent"):
+                plugin.sendevent = functools.partial(_send, plugin.sendevent)
+
+
+def _send(send: Callable[..., None], name: str, **event: Any) -> None:
+    report = event["data"] if name == "testreport" else {"when": "call"}
+    silent = report["when"] != "call" and report["outcome"] == "passed" and not report["sections"]
+    if not silent and name != "logstart":
+        send(name, **event)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(LeftOut(config), "left-out")
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(FewerReports(), "fewer-reports")
 
 
 # ---------------------------------------------------------------------------------------------------------- network
