@@ -134,7 +134,13 @@ def test_no_order_changes_what_an_example_comes_to(given: Case) -> None:
     assert made.check().tried >= 2
 
 
-@pytest.mark.parametrize("given", CASES, indirect=True)
+LONG = {"audit", "support_triage"}
+"""Examples of sixty cases, each of which runs many nodes: their crashes and forks are explored in full runs."""
+
+
+@pytest.mark.parametrize(
+    "given", [pytest.param(one, marks=pytest.mark.full if one in LONG else ()) for one in CASES], indirect=True
+)
 def test_no_disturbance_changes_what_an_example_comes_to(given: Case) -> None:
     made = explore_crashes(given.graph, given.input, options=given.options, answers=given.answers, once=given.once)
     assert made.check().tried > 10

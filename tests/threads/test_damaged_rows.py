@@ -126,12 +126,15 @@ EDITS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.fixture(scope="module", params=[None, False], ids=["chained", "plain"])
+CHAINS = {"chained": None, "plain": False}
+
+
+@pytest.fixture(scope="module", params=CHAINS)
 def pristine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("rows") / "runs.db"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sqlite3, "sqlite_version_info", (3, 36, 0))  # without STRICT tables, which refuse the damage
-        with SqliteStore(path) as store, Runtime(GRAPH, store=store, chain=request.param) as runtime:
+        with SqliteStore(path) as store, Runtime(GRAPH, store=store, chain=CHAINS[request.param]) as runtime:
             assert runtime.run({"log": []}, thread="t").status == "interrupted"
             runtime.label("t", title="about tea", add_tags=["one"])
             runtime.signal("t", "go", 1)
@@ -166,15 +169,22 @@ STEP = 1 if os.environ.get("GRAPHRT_FULL") == "1" else 16
 """Each verb meets every sixteenth value in a cell: others than the next verb does, and others than in the next cell."""
 CELLS = [(table, column, which) for table, columns in TABLES.items() for column in columns for which in ROWS[table]]
 VERBS = {**READERS, **EDITS}
+DAMAGES = [
+    pytest.param(chain, cell, id=f"{chain}-{'{}.{}-{}'.format(*cell)}", marks=() if ours else pytest.mark.full)
+    for place, cell in enumerate(CELLS)
+    for number, chain in enumerate(CHAINS)
+    for ours in [(place + place // 2) % len(CHAINS) == number]
+]
+"""Every cell, in turns of a chained thread and of a plain one; of both in full runs."""
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: "{}.{}-{}".format(*cell))
+@pytest.mark.parametrize(("pristine", "cell"), DAMAGES, indirect=["pristine"])
 def test_a_row_of_any_type_is_read_or_refused(request, damage, cell):
     """Every value in every cell, each under a verb of its own; under every verb with GRAPHRT_FULL=1."""
     raw: list[tuple[str, str, str]] = []
     table, column, which = cell
     where = ROWS[table][which]
-    shift = CELLS.index(cell) + STEP // 2 * (request.node.callspec.params["pristine"] is None)
+    shift = CELLS.index(cell) + STEP // 2 * (request.node.callspec.params["pristine"] == "chained")
     for number, (kind, value) in enumerate(VALUES.items(), shift):
         broken = kind == "broken text"
         statement = f"UPDATE OR REPLACE {table} SET {column} = {value if broken else '?'}{where}"
@@ -231,7 +241,7 @@ def test_a_staged_value_that_its_reducer_cannot_take_is_refused(damage, pristine
         assert caught.value.thread == "t"
 
 
-@pytest.mark.parametrize("pristine", [None], ids=["chained"], indirect=True)
+@pytest.mark.parametrize("pristine", ["chained"], indirect=True)
 @pytest.mark.parametrize("forged", [True, False], ids=["value", "body"])
 def test_damage_of_the_first_entry_names_no_entry_before_it(damage, forged):
     first = "key = (SELECT min(key) FROM record)"

@@ -54,8 +54,20 @@ def test_a_nested_graph_can_be_a_node_with_questions_around_it(world, policy, as
     world.runtime(graph).replay("t")
 
 
-@pytest.mark.parametrize("depth", [1, 2])
-@pytest.mark.parametrize("order", [*itertools.permutations(range(4))], ids=lambda order: "".join(map(str, order)))
+ORDERS = [
+    pytest.param(
+        order,
+        depth,
+        id=f"{''.join(map(str, order))}-{depth}",
+        marks=() if number % 2 == depth - 1 else pytest.mark.full,
+    )
+    for number, order in enumerate(itertools.permutations(range(4)))
+    for depth in (1, 2)
+]
+"""Every order, in turns at one depth and at the other; at both in full runs."""
+
+
+@pytest.mark.parametrize(("order", "depth"), ORDERS)
 def test_questions_of_a_nested_graph_can_be_answered_in_any_order(lite, order, depth):
     """Before a node, inline, by key and returned: what is left is there for whoever opens the thread next.
 
@@ -130,7 +142,9 @@ def at_random(chance: random.Random, fails: list[Fails], depth: int = 0) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=() if seed < 14 else pytest.mark.full) for seed in range(40)]
+)
 def test_nested_graphs_of_all_kinds_end_the_same_however_they_are_answered(lite, seed):
     """All at once, one by one or some of them, from the thread or from a fork of any of its entries."""
     ends = []
