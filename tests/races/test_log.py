@@ -7,7 +7,6 @@ And no checkpoint runs without a guard, which is what makes a log safe on versio
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import random
 import sqlite3
@@ -16,6 +15,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 import pytest
+from tests import forked
 from tests.races import log_worker
 
 from graphrt.stores import SqliteStore
@@ -44,8 +44,7 @@ class Workers:
         self.bare = bare
         self.running: dict[int, BaseProcess] = {}
         self.kills = 0
-        self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload([log_worker.__name__])
+        self.context = forked.context()
 
     def start(self, slot: int) -> None:
         what = (str(self.path), str(self.acknowledged), f"slot{slot}", self.bare)

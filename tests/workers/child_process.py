@@ -1,4 +1,4 @@
-"""A worker for parents and children that kills itself at a chosen moment: `python -m tests.workers.child_process URL [lease]`.
+"""A worker for parents and children that kills itself at a chosen moment, in a process that `process_support` starts.
 
 `KILL_AT` in its environment names the moment. No test.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -121,7 +120,3 @@ def main(url: str, lease_s: float) -> None:
     worker.serve(grace_s=2.0)
     for runtime in runtimes:
         runtime.close()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 5.0)

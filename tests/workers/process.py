@@ -1,8 +1,6 @@
-"""A worker in a process of its own: `python -m tests.workers.process STORE-URL [lease seconds]`. No test."""
+"""A worker in a process of its own, which `process_support` starts. No test."""
 
 from __future__ import annotations
-
-import sys
 
 from graphrt import Runtime
 from graphrt.workers import Worker
@@ -19,7 +17,3 @@ def main(url: str, lease_s: float) -> None:
     print(f"stopped {worker.health().ended}", flush=True)  # noqa: T201
     for runtime in runtimes:
         runtime.close()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 5.0)

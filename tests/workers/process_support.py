@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
+
+from tests.forked import Forked
 
 ROOT = Path(__file__).parents[2]
 
@@ -15,20 +15,10 @@ class Workers:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.processes: list[subprocess.Popen[str]] = []
+        self.processes: list[Forked] = []
 
-    def add(
-        self, lease_s: float = 5.0, *, module: str = "tests.workers.process", **environment: str
-    ) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-m", module, self.url, str(lease_s)],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}", **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        assert process.stdout is not None
+    def add(self, lease_s: float = 5.0, *, module: str = "tests.workers.process", **environment: str) -> Forked:
+        process = Forked(module, self.url, lease_s, env={**os.environ, **environment})
         line = process.stdout.readline()
         assert line == "working\n", line + process.stdout.read()
         self.processes.append(process)
