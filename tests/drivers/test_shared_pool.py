@@ -211,7 +211,18 @@ def test_caller_runs_all_tasks_if_no_worker_thread_can_be_started(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("why", ["timeout", "failure", "ctrl-c"])
+@pytest.mark.parametrize(
+    ("face", "why"),
+    [
+        ("sync", "timeout"),
+        ("async", "failure"),
+        ("sync", "ctrl-c"),
+        *[
+            pytest.param(*pair, marks=pytest.mark.full)
+            for pair in [("async", "timeout"), ("sync", "failure"), ("async", "ctrl-c")]
+        ],
+    ],
+)
 def test_process_exits_although_an_abandoned_node_never_returns(face: str, why: str) -> None:
     """An executor of `concurrent.futures` would wait for it at the exit of the interpreter."""
     code = """

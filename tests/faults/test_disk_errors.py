@@ -17,7 +17,7 @@ from .scenario import THREAD, Caller, World, check_end, is_of_the_store, session
 pytestmark = pytest.mark.needs("apsw")
 
 FULL = os.environ.get("GRAPHRT_FULL") == "1"
-STEP = 1 if FULL else 41
+STEP = 1 if FULL else 67
 MODES = {"delete": Pragmas("delete", "EXTRA"), "wal": Pragmas("wal", "FULL")}
 
 

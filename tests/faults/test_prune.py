@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from graphrt import StoreError
@@ -16,9 +18,20 @@ def told(caller):
     return [entry.event.upto for entry in caller.runtime.entries(OTHER) if isinstance(entry.event, HistoryPruned)]
 
 
-@pytest.mark.parametrize("before", [None, 9])
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
+KINDS = [
+    pytest.param(
+        lasting,
+        after,
+        before,
+        id=f"{'lasting' if lasting else 'once'}-{'after' if after else 'before'}-{before}",
+        marks=pytest.mark.full if lasting ^ after ^ (before is None) else (),
+    )
+    for lasting, after, before in itertools.product([False, True], [False, True], [None, 9])
+]
+"""Any two of the three with one another, and all three in full runs."""
+
+
+@pytest.mark.parametrize(("lasting", "after", "before"), KINDS)
 def test_what_a_broken_off_prune_forgot_was_told(before, after, lasting):
     broken: set[str] = set()
     for at in range(1, 60):

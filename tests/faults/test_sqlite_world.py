@@ -39,9 +39,9 @@ def code(error):
 
 
 def test_a_full_file_is_told_and_the_run_goes_on_when_there_is_room(folder, expected):
-    """Full at each number of pages that a run comes through; at every third without GRAPHRT_FULL=1."""
+    """Full at each number of pages that a run comes through; at every fifth without GRAPHRT_FULL=1."""
     codes = []
-    for number, pages in enumerate(range(6, 200, 1 if FULL else 3)):
+    for number, pages in enumerate(range(6, 200, 1 if FULL else 5)):
         before = worker_threads()
         with SqliteStore(folder / f"{pages}.db", _pragmas=Pragmas("delete", "EXTRA", page_bytes=512)) as store:
             store._file.connection().execute(f"PRAGMA max_page_count = {pages}")
@@ -143,7 +143,7 @@ def test_a_limit_on_the_size_of_files_is_told_and_the_run_goes_on_without_it(fol
     root = Path(__file__).parents[2]
     path = os.pathsep.join([str(root), *filter(None, sys.path)])
     done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(folder), "512" if FULL else "3000"],
+        [sys.executable, "-c", LIMITED, str(folder), "512" if FULL else "5000"],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": path},

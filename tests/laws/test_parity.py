@@ -6,7 +6,6 @@ import asyncio
 import random
 from typing import Any, Literal, get_args
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,8 +46,7 @@ async def drive(runtime: Any, verb: Verb, values: dict[str, Any]) -> None:
             pass
 
 
-@pytest.mark.parametrize("nodes", ["sync", "async", "mixed"])
-@given(graph=graphs(fatal=False))
+@given(nodes=st.sampled_from(get_args(NodeKind)), graph=graphs(fatal=False))
 def test_every_driver_writes_the_same_journal(nodes: NodeKind, graph: Graph) -> None:
     """Nodes that fail for good are left out: what their siblings had finished by then is not ruled."""
     expected = laws.ruled(graph, journal_of(graph, "steps", "sync"))

@@ -17,8 +17,8 @@ from . import replicas
 from .editing import Threads
 
 FULL = bool(os.environ.get("GRAPHRT_FULL"))
-EXAMPLES, STEPS = (1_000, 100) if FULL else (16, 60)
-"""About 950 steps, 80,000 in full. Each rule is drawn several times, but for `replace_answer`."""
+EXAMPLES, STEPS = (1_000, 100) if FULL else (12, 60)
+"""About 700 steps, 80,000 in full. Each rule is drawn several times, but for `replace_answer`."""
 LARGE_BYTES = 1
 """What is longer is a large value here."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from graphrt._engine import storability
@@ -29,10 +31,18 @@ BREAK_R = 3
 """Number of `R` among the nodes: `d`, `a`, `P`, `R`."""
 
 
+NUMBERS = ([2, 1, 1, 1], [9, 2, 2, 1])
+CUTS = (None, (0, True), (1, True), (2, False))
+GAMES = [
+    pytest.param(cut, numbers, asks, marks=() if (place + asks) % 3 == 0 else pytest.mark.full)
+    for place, (cut, numbers) in enumerate(itertools.product(CUTS, NUMBERS))
+    for asks in (1, 2, 3)
+]
+"""Every cut with every choice of answers, and as many questions in turns; all of them in full runs."""
+
+
 @pytest.mark.needs("psycopg", "cryptography")
-@pytest.mark.parametrize("asks", [1, 2, 3])
-@pytest.mark.parametrize("numbers", [[2, 1, 1, 1], [9, 2, 2, 1]])
-@pytest.mark.parametrize("cut", [None, (0, True), (1, True), (2, False)])
+@pytest.mark.parametrize(("cut", "numbers", "asks"), GAMES)
 def test_a_nested_graph_that_fails_twice_beside_its_question(places, monkeypatch, asks, numbers, cut):  # noqa: F811
     monkeypatch.setattr(storability, "BLOB_BYTES", LARGE_BYTES)
     for module in (machine, editing):

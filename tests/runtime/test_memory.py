@@ -19,7 +19,16 @@ STEPS = 50_000 if os.environ.get("GRAPHRT_FULL") == "1" else 10_000
 """Enough to see a single pointer of 8 bytes that a step leaves behind."""
 
 
-@pytest.mark.parametrize("how", ["sync", "async"])
+@pytest.mark.parametrize(
+    ("face", "how"),
+    [
+        ("sync", "sync"),
+        ("async", "async"),
+        pytest.param("sync", "async", marks=pytest.mark.full),
+        pytest.param("async", "sync", marks=pytest.mark.full),
+    ],
+    indirect=["face"],
+)
 def test_memory_is_flat_over_thousands_of_steps(face: Face, how: str) -> None:
     steps = STEPS
     marks: list[int] = []

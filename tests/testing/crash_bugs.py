@@ -272,7 +272,7 @@ PLANTED: dict[str, tuple[Callable[[], Exploration], str]] = {
     "a once effect with a new name each time": (lambda: explored(chain(fresh_name, quiet)), "double-effect"),
     "a mail before a question": (lambda: explored(chain(sent_before_asking), answers=["yes"]), "double-effect"),
     "a question that is reworded": (
-        lambda: explored(chain(rewording), answers=lambda q: "yes", most=40),
+        lambda: explored(chain(rewording), answers=lambda q: "yes", most=8),
         "not-resumable",
     ),
     "a result that depends on the attempt": (lambda: explored(chain(counted, quiet)), "state-differs"),

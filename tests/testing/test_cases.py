@@ -109,11 +109,12 @@ def test_file_is_a_pytest_file_and_the_same_each_time(module, tmp_path, pytester
 
     # The two versions have the same size, and may have the same time: bytecode of the first would hide the second.
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they take as long to load as the rest
     pytester.makepyfile(case_program=source)
     pytester.makepyfile(test_case=text)
-    pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider").assert_outcomes(passed=1)
+    pytester.runpytest_subprocess("-q", "-p", "pytest_graphrt", "-p", "no:cacheprovider").assert_outcomes(passed=1)
     pytester.makepyfile(case_program=program.text(program.broken))
-    result = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider")
+    result = pytester.runpytest_subprocess("-q", "-p", "pytest_graphrt", "-p", "no:cacheprovider")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*'tea costs 3.'*'TEA COSTS 3.'*"])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import time
 from typing import Any
 
@@ -27,6 +28,7 @@ from examples import approval
 from graphrt import END, START, Context, GraphBuilder, InputError
 from graphrt.testing import Exploration, explore_crashes, explore_forks
 
+FULL = os.environ.get("GRAPHRT_FULL") == "1"
 ANSWERS = [{"approved": False, "remark": "shorter"}, {"approved": True, "remark": "fine"}]
 
 
@@ -126,7 +128,7 @@ def test_parallel_async_nodes_are_interleaved_by_seed_and_come_to_the_same_end()
         g.add_node(name, node)
         g.add_edge(START, name)
         g.add_edge(name, END)
-    for seed in (0, 2):
+    for seed in (0, 2) if FULL else (2,):  # 0 runs the tasks in their order
         explored(g.compile(), store="sqlite:", seed=seed).check()
 
 

@@ -152,7 +152,9 @@ def test_coverage_sees_the_same_beside_it_and_alone(suite: Path) -> None:
     assert lines[0]["missing_lines"] != []
 
 
-@pytest.mark.parametrize("kinds", [["three"], ["two", "end"], ["two", "three", "end"]], ids="+".join)
+@pytest.mark.parametrize(
+    "kinds", [["three"], ["two", "end"], pytest.param(["two", "three", "end"], marks=pytest.mark.full)], ids="+".join
+)
 def test_arcs_agree_with_the_lines_that_coverage_saw(suite: Path, kinds: list[str]) -> None:
     """A node's function has lines of its own, and each label is returned on a line of its own: both can be compared."""
     write_kinds(suite, kinds)

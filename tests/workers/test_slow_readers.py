@@ -1,4 +1,4 @@
-"""A hundred clients that hardly read: the server's memory stays bounded, and neither the run nor other readers wait."""
+"""Many clients that hardly read: the server's memory stays bounded, and neither the run nor other readers wait."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from graphrt import Runtime
 from .graphs import large
 from .process_support import ROOT
 
-CLIENTS = 100
+CLIENTS = 100 if os.environ.get("GRAPHRT_FULL") else 40
 STEPS = 30
-"""Of 200 kB each: 6 MB for each client, and with live items 1.2 GB for all of them."""
-MOST_GROWN_MB = 200
+"""Of 200 kB each: 6 MB for each client, and with live items 12 MB."""
+MOST_GROWN_MB = 2 * CLIENTS
 """Most that the server's memory may grow: for each client, about a page of entries and what the connection buffers."""
 LIMIT_S = 90.0
 
@@ -106,7 +106,7 @@ def test_clients_that_do_not_read_hold_up_nothing(url: str, server: tuple[int, i
         quick = ids(stack.enter_context(connected(port)))
         most = max(memory_mb(pid) for _ in range(20) if not time.sleep(0.1))
 
-        assert quick == list(range(1, last + 1))  # while a hundred others have read next to nothing
+        assert quick == list(range(1, last + 1))  # while all the others have read next to nothing
         assert most - before < MOST_GROWN_MB, f"{before:.0f} MB, then {most:.0f} MB"
         assert driven_s < 5 * alone_s + 1.0  # its own work; the server's has the other processor
         for client in slow[::50]:  # and those that begin to read at last miss no entry
