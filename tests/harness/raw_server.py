@@ -37,7 +37,8 @@ def raw_server() -> Iterator[RawServer]:
 
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
-            served.requests.append({"path": self.path, "body": asked})
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            served.requests.append({"path": self.path, "body": asked, "headers": headers})
             whole, served_now = served.body, served.body if served.cut is None else served.body[: served.cut]
             self.send_response(served.status)
             for name, value in {**served.headers, "Content-Length": str(len(whole))}.items():

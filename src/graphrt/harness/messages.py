@@ -315,7 +315,8 @@ class ToolMessage:
     id: str | None = None
     """Identity in a list with the `messages` reducer; providers never see it."""
     error: bool = False
-    """Whether the text describes a failure."""
+    """Whether the text describes a failure. Providers that have a field for it are told: Anthropic, Gemini, and Amazon
+    Bedrock if its requests are not signed."""
     role: Literal["tool"] = "tool"
 
     @property

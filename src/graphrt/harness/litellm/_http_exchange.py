@@ -25,6 +25,7 @@ from importlib import import_module
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
+from graphrt.harness.litellm._request_body import Correction
 from graphrt.harness.litellm._wire._body import Body, body_of
 from graphrt.harness.litellm._wire._seen import Seen
 
@@ -50,6 +51,8 @@ _INFLATED: Final = frozenset({"gzip", "x-gzip", "deflate"})
 
 The decoders of other codings are outside the standard library and cannot all be bounded. Compressed streams are always
 refused: 16 KB become a million events, each of which costs a client a millisecond."""
+_SIGNED: Final = "AWS4-HMAC-SHA256"
+"""Beginning of the header `authorization` of a request whose body is signed."""
 _HOST: Final = re.compile(r"[\w.:-]{1,253}")
 """A host as it may appear in an error."""
 
@@ -86,6 +89,8 @@ class Exchange:
     """The provider's id of the request, from the headers of the latest answer; None if there is none."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Headers to send in addition, such as those that carry the caller's trace."""
+    correction: Correction | None = None
+    """What is corrected in the bodies of requests; None for nothing."""
     seen: Seen = field(default_factory=Seen)
     """What was read of the latest answer."""
 
@@ -111,7 +116,7 @@ def _wrap(transport: Any, current: ContextVar[Exchange | None], bounded: Any) ->
             return await handle(self, request)
         request.headers["accept-encoding"] = "identity"
         request.headers.update(exchange.headers)
-        response = await handle(self, request)
+        response = await handle(self, _corrected(exchange, request))
         try:
             passage = _opened(exchange, request, response)
         except BaseException:
@@ -133,7 +138,7 @@ def _wrap_sync(transport: Any, current: ContextVar[Exchange | None], bounded: An
             return handle(self, request)
         request.headers["accept-encoding"] = "identity"
         request.headers.update(exchange.headers)
-        response = handle(self, request)
+        response = handle(self, _corrected(exchange, request))
         try:
             passage = _opened(exchange, request, response)
         except BaseException:
@@ -143,6 +148,24 @@ def _wrap_sync(transport: Any, current: ContextVar[Exchange | None], bounded: An
         return response
 
     transport.handle_request = handle_request
+
+
+def _corrected(exchange: Exchange, request: Any) -> Any:
+    """Return *request* with its body corrected.
+
+    A request that is signed (Amazon's SigV4) stays as it is: the signature covers the body.
+    """
+    if exchange.correction is None or request.headers.get("authorization", "").startswith(_SIGNED):
+        return request
+    try:
+        body: Any = json.loads(request.content)
+    except Exception:  # noqa: BLE001 - no JSON, or a body that is read while it is sent
+        return request
+    if not exchange.correction(body):
+        return request
+    headers = [(name, value) for name, value in request.headers.items() if name != "content-length"]
+    content = json.dumps(body, ensure_ascii=False).encode(errors="surrogatepass")
+    return type(request)(request.method, request.url, headers=headers, content=content, extensions=request.extensions)
 
 
 def _asynchronous() -> dict[str, Any]:

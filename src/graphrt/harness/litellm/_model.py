@@ -28,6 +28,7 @@ from graphrt.harness._surrogates import whole
 from graphrt.harness.budget._prices import cost_of
 from graphrt.harness.litellm import _client, _error_mapping, _model_info, _openai_format, _thinking
 from graphrt.harness.litellm._http_exchange import Exchange
+from graphrt.harness.litellm._request_body import correction_of
 from graphrt.harness.litellm._thinking import Recipient
 from graphrt.harness.litellm._wire._seen import Seen
 from graphrt.harness.messages import AssistantMessage
@@ -219,7 +220,8 @@ class LiteLLMModel:
         watcher = WATCHER.get()
         headers: Mapping[str, str] = {} if watcher is None else watcher.headers()
         cost = partial(self._cost, request)
-        call = _Call(request.model or self._name, timeout_s, secrets, Exchange(headers=headers), cost)
+        exchange = Exchange(headers=headers, correction=correction_of(request.messages))
+        call = _Call(request.model or self._name, timeout_s, secrets, exchange, cost)
         _client.unmapped.set(call.unmapped)
         _client.ours.set(call.exchange)
         return call
