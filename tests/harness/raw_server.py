@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,14 +21,27 @@ class RawServer:
     body: bytes = b""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict[str, str])
-    cut: int | None = None
-    """Number of bytes after which the connection is reset; None sends all."""
+    piece: int | None = None
+    """Number of bytes in each piece of a stream; None sends it in one."""
+    reset: bool = False
+    """Whether the connection is reset at the end, before the client knows that it is the end."""
     requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     def answers(
-        self, body: bytes, *, status: int = 200, media_type: str = "application/json", cut: int | None = None
+        self,
+        body: bytes,
+        *,
+        status: int = 200,
+        media_type: str = "application/json",
+        piece: int | None = None,
+        reset: bool = False,
     ) -> None:
-        self.body, self.status, self.headers, self.cut = body, status, {"Content-Type": media_type}, cut
+        self.body, self.status, self.headers = body, status, {"Content-Type": media_type}
+        self.piece, self.reset = piece, reset
+
+    def pieces(self) -> list[bytes]:
+        size = self.piece or max(1, len(self.body))
+        return [self.body[start : start + size] for start in range(0, len(self.body), size)]
 
 
 @contextmanager
@@ -39,13 +54,18 @@ def raw_server() -> Iterator[RawServer]:
             asked = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
             headers = {name.lower(): value for name, value in self.headers.items()}
             served.requests.append({"path": self.path, "body": asked, "headers": headers})
-            whole, served_now = served.body, served.body if served.cut is None else served.body[: served.cut]
             self.send_response(served.status)
-            for name, value in {**served.headers, "Content-Length": str(len(whole))}.items():
+            for name, value in {**served.headers, "Transfer-Encoding": "chunked"}.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(served_now)
-            self.close_connection = self.close_connection or served_now != whole
+            for one in served.pieces():
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(one), one))
+            if served.reset:  # a reset in place of the last chunk
+                self.close_connection = True
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                self.connection.close()
+            else:
+                self.wfile.write(b"0\r\n\r\n")
 
         def log_message(self, format: str, *args: object) -> None:
             pass

@@ -40,10 +40,12 @@ class Event:
         return Event(json.dumps(value, ensure_ascii=False, separators=(",", ":")), self.name)
 
     def written(self) -> bytes:
-        """Return the event as bytes: at most one line `event:`, one line `data:` for each line of data, a blank line."""
-        lines = [f"event: {self.name}"] if self.name else []
-        lines += [f"data: {line}" for line in self.data.split("\n")]
-        return ("\n".join(lines) + "\n\n").encode(errors="surrogatepass")
+        """Return the event as bytes: at most one line `event:`, one line `data:`, and a blank line.
+
+        In JSON, a line feed between two lines of data is white space.
+        """
+        name = f"event: {self.name}\n" if self.name else ""
+        return f"{name}data: {self.data.replace(chr(10), ' ')}\n\n".encode(errors="surrogatepass")
 
 
 @dataclass(slots=True)
