@@ -189,6 +189,18 @@ def usage_text(usage: Any) -> str:
     """Return a sum of model calls in a few words; empty if there were none."""
     if not usage.calls:
         return ""
-    cost = "" if usage.cost_usd is None else f", ${usage.cost_usd:.4f}"
+    cost = "" if usage.cost_usd is None else f", {cost_text(usage)}"
     calls = "1 call" if usage.calls == 1 else f"{usage.calls:,} calls"
-    return f"{calls}, {usage.input_tokens:,} tokens in, {usage.output_tokens:,} out{cost}"
+    return f"{calls}{unreported_text(usage)}, {usage.input_tokens:,} tokens in, {usage.output_tokens:,} out{cost}"
+
+
+def unreported_text(usage: Any) -> str:
+    """Return how many calls in *usage* have no report of the provider, to follow their number; empty if none."""
+    return f" ({usage.unreported_calls:,} unreported)" if usage.unreported_calls else ""
+
+
+def cost_text(usage: Any) -> str:
+    """Return the cost in *usage*; of an incomplete one, that it is a lower bound."""
+    if usage.cost_usd is None:
+        return "not known"
+    return f"{'at least ' if usage.unpriced_calls else ''}${usage.cost_usd:.4f}"

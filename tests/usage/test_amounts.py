@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import fields
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, Final
 
 import pytest
 
 from graphrt._usage import stored_form
-from graphrt._usage.amounts import UNITS, Bound, Unit, limit_names, micro, usage_of, used_amounts
+from graphrt._usage.amounts import UNITS, Bound, Unit, limit_names, micro, settled, usage_of, used_amounts
 from graphrt._usage.budget import Budget, BudgetWarning
+from graphrt._usage.usage import COUNTS
 from graphrt.errors import BudgetExceededError
 from graphrt.events import Amounts, Usage
 from graphrt.harness.budget._admission import read_answer
@@ -29,7 +30,8 @@ def test_every_amount_has_a_unit_and_every_unit_a_limit() -> None:
     assert len(UNITS) == len(Amounts._fields)
     assert len(set(limit_names())) == len(UNITS) + 1
     assert set(limit_names()) <= {one.name for one in fields(Budget)}
-    assert {unit.field for unit in UNITS} <= {one.name for one in fields(Usage)}
+    assert {unit.field for unit in UNITS} - {""} <= set(COUNTS)
+    assert [unit.name for unit in UNITS if not unit.field] == ["calls"]
 
 
 def test_sums_and_differences_have_every_amount() -> None:
@@ -38,12 +40,31 @@ def test_sums_and_differences_have_every_amount() -> None:
     assert type(FULL.plus(FULL)) is type(FULL.minus(FULL)) is Amounts
 
 
-def test_what_is_not_reported_counts_as_what_is_said_to_be_unknown() -> None:
-    usage = Usage(input_tokens=1, output_tokens=2, calls=1)
+REPORT: Final = Usage(input_tokens=1, output_tokens=2, calls=1)
 
-    assert used_amounts(usage) == Amounts(3, 0, 1)
-    assert used_amounts(usage, Amounts(9, 8, 7)) == Amounts(3, 8, 1)
-    assert used_amounts(None, Amounts(9, 8, 7)) == Amounts()
+
+@pytest.mark.parametrize(
+    ("usage", "counted"),
+    [
+        (None, Amounts(9, 8, 1)),
+        (Usage(calls=1), Amounts(9, 8, 1)),
+        (REPORT, Amounts(3, 8, 1)),
+        (replace(REPORT, calls=0), Amounts(3, 8, 1)),
+        (replace(REPORT, cost_usd=0.0), Amounts(3, 0, 1)),
+        (replace(REPORT, cost_usd=0.00001), Amounts(3, 10, 1)),
+        (Usage(input_tokens=100, calls=1), Amounts(100, 8, 1)),
+        (REPORT + Usage(calls=1, unreported_calls=1), Amounts(9, 8, 2)),
+        (replace(REPORT, cost_usd=0.000002) + replace(REPORT, calls=2), Amounts(6, 8, 3)),
+        (Usage(), Amounts()),
+    ],
+)
+def test_what_is_not_reported_of_a_call_counts_as_it_was_reserved(usage: Usage | None, counted: Amounts) -> None:
+    once = settled(usage, Amounts(9, 8, 1))
+
+    assert used_amounts(once) == counted
+    assert settled(once, Amounts(9, 8, 1)) == once
+    assert once.total_tokens == (usage or Usage()).total_tokens  # what is reserved passes for no report
+    assert once.cost_usd == (usage or Usage()).cost_usd
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
@@ -51,8 +72,8 @@ def test_a_reserved_amount_counts_as_used_after_a_crash(unit: Unit) -> None:
     assert used_amounts(usage_of(only(unit, 7))) == only(unit, 7)
 
 
-def test_nothing_reserved_is_a_price_that_is_not_known() -> None:
-    assert usage_of(Amounts(tokens=5, calls=1)) == Usage(input_tokens=5, calls=1, cost_usd=None)
+def test_what_was_reserved_is_no_report() -> None:
+    assert usage_of(Amounts(5, 7, 1)) == Usage(calls=1, unreported_calls=1, reserved_tokens=5, reserved_microusd=7)
 
 
 def test_dollars_are_rounded_up_without_the_noise_of_floats() -> None:

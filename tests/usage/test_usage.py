@@ -31,12 +31,17 @@ def test_a_sum_adds_every_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "total"), [(None, None, None), (0.5, None, 0.5), (None, 0.0, 0.0), (0.5, 0.25, 0.75)]
+    ("one", "other", "total", "unpriced"),
+    [(None, None, None, 0), (0.5, None, 0.5, 2), (None, 0.0, 0.0, 1), (0.5, 0.25, 0.75, 0)],
 )
-def test_an_unknown_cost_adds_nothing_and_stays_if_none_is_known(
-    one: float | None, other: float | None, total: float | None
+def test_a_sum_says_how_many_of_its_calls_have_no_known_cost(
+    one: float | None, other: float | None, total: float | None, unpriced: int
 ) -> None:
-    assert (Usage(cost_usd=one) + Usage(cost_usd=other)).cost_usd == total
+    first, second = Usage(calls=1, cost_usd=one), Usage(calls=2, cost_usd=other)
+
+    assert ((first + second).cost_usd, (first + second).unpriced_calls) == (total, unpriced)
+    assert (first + second) + first == first + (second + first)
+    assert Usage() + first == first
 
 
 @pytest.mark.parametrize("name", COUNTS)
@@ -58,7 +63,8 @@ def test_a_report_has_every_count_under_a_name_of_its_own() -> None:
     report = summed(FULL)
 
     assert list(report)[:3] == ["total_tokens", "prompt_tokens", "completion_tokens"]
-    assert sorted(report.values()) == sorted([FULL.total_tokens, 0.5, *(getattr(FULL, name) for name in COUNTS)])
+    shown = [getattr(FULL, name) for name in COUNTS if not name.startswith("reserved_")]  # no provider reported those
+    assert sorted(report.values()) == sorted([FULL.total_tokens, 0.5, *shown])
     assert set(summed(Usage())) < set(TokenTracker().summary())
 
 
@@ -72,7 +78,9 @@ def test_a_providers_form_is_read_as_it_is_written() -> None:
         return int(part)
 
     # A provider reports one call at a time, and does not count them.
-    assert reported_usage(count, cost_usd=0.5) == replace(FULL, calls=1)
+    read = reported_usage(count, cost_usd=0.5)
+    told = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
+    assert read == Usage(**{name: getattr(FULL, name) for name in told}, calls=1, cost_usd=0.5)
     assert (form["total_tokens"], form["prompt_tokens_details"]["cached_tokens"]) == (FULL.total_tokens, 3)
 
 

@@ -182,14 +182,17 @@ class BoundHarness(Generic[OutputT_co]):
         path = f"{path}.{host.number(path)}/"
         key = f"{path}1"  # as for an agent, whose calls have keys that begin with such a path; here there is one call
 
+        began: list[Any] = []  # the items of the reply, as they are streamed
+
         async def call() -> AgentReply:
             """Call the harness itself; record what its reply had said if it is cut off."""
-            heard: list[str] = []
+            began.clear()
             try:
-                return await _called(harness, prompt, options, show, heard)
+                return await _called(harness, prompt, options, show, began)
             except CancelledError:
+                heard = "".join(item.text for item in began if type(item) is TextDelta)
                 if heard and form is None:
-                    await host.stopped(key, "".join(heard), _profile(harness).name)
+                    await host.stopped(key, heard, _profile(harness).name)
                 raise
 
         async def within_budget() -> AgentReply:
@@ -197,13 +200,19 @@ class BoundHarness(Generic[OutputT_co]):
             if INSTEAD.get() is None:
                 check_real(harness)  # raises if this process forbids real model requests, as a test suite may
             if host.ledger is None:
-                return await call()
+                try:
+                    return await call()
+                except BaseException as error:
+                    from graphrt.harness.budget._admission import count_failed
+
+                    await count_failed(error, _profile(harness), key=key, host=host, began=began)
+                    raise
             from graphrt.harness.budget._admission import spend
             from graphrt.harness.request import ModelRequest
 
             # `defaults`: options that the harness uses if a call does not give them.
             request = ModelRequest.build(prompt, options, defaults=getattr(harness, "defaults", None))  # type: ignore[arg-type]  # checked there
-            return await spend(host.ledger, request, _profile(harness), call, key=key, host=host)
+            return await spend(host.ledger, request, _profile(harness), call, key=key, host=host, began=began)
 
         reply, known = await host.reply(key, within_budget)
         # A recorded reply is counted by the ledgers of the run and the node already, but not by one that begins anew
@@ -211,7 +220,7 @@ class BoundHarness(Generic[OutputT_co]):
         if known and host.ledger is not None and host.ledger is not host.known_by:
             from graphrt.harness.budget._admission import recount
 
-            recount(host.ledger, key, reply.usage, _profile(harness), host=host)
+            recount(host.ledger, key, host=host)
         if known and show is not None:  # a new reply was shown by `_called`
             show(reply)
         if form is None:
@@ -228,19 +237,19 @@ class BoundHarness(Generic[OutputT_co]):
 
 
 async def _called(
-    harness: Any, prompt: Any, options: dict[str, Any], show: Show | None, heard: list[str]
+    harness: Any, prompt: Any, options: dict[str, Any], show: Show | None, began: list[Any]
 ) -> AgentReply:
     """Return the reply of *harness*, or the logged one if the run is executed again; report the prompt to the watcher.
 
-    If *show* is given, it gets each item of the reply, or the reply alone if the harness cannot stream. *heard* gets the
-    pieces of text.
+    If *show* is given, it gets each item of the reply, or the reply alone if the harness cannot stream. *began* gets the
+    items of a stream.
     """
     watcher = WATCHER.get()
     if watcher is not None:
         watcher.asks(_profile(harness).name, prompt)
     instead = INSTEAD.get()
     if instead is None and show is not None and hasattr(harness, "stream"):
-        streamed = await _streamed(harness, prompt, options, show, heard)
+        streamed = await _streamed(harness, prompt, options, show, began)
         _check_usage(harness, streamed)
         return streamed
     reply: AgentReply = await (harness.run(prompt, **options) if instead is None else instead())
@@ -317,10 +326,10 @@ def _profile(harness: Any) -> ModelProfile:
     return profile
 
 
-async def _streamed(harness: Any, prompt: Any, options: dict[str, Any], show: Show, heard: list[str]) -> AgentReply:
+async def _streamed(harness: Any, prompt: Any, options: dict[str, Any], show: Show, began: list[Any]) -> AgentReply:
     """Stream a plain harness, show each item, and return the last one, which must be the whole reply.
 
-    The texts of the pieces are added to *heard*.
+    The items are added to *began*.
 
     Raises:
         InputError: The last item is not a reply (`no-final-reply`).
@@ -328,8 +337,7 @@ async def _streamed(harness: Any, prompt: Any, options: dict[str, Any], show: Sh
     last: Any = None
     async for item in harness.stream(prompt, **options):
         last = item
-        if type(item) is TextDelta:
-            heard.append(item.text)
+        began.append(item)
         show(item)
     if last is None or not hasattr(last, "usage"):  # replies have this attribute, pieces of replies do not
         ended = "it yielded nothing" if last is None else f"its last item is {a_type(last)}"

@@ -35,6 +35,7 @@ from graphrt._engine.task import Spent
 from graphrt._flows.live import MessageItem
 from graphrt._forks import run_variable
 from graphrt._plan.fields import own
+from graphrt._usage.usage import UNREPORTED
 from graphrt.errors import BudgetExceededError, HarnessError, ReplayDivergedError, StoreError
 from graphrt.events import Amounts, Usage
 from graphrt.harness._harness_checks import check_harness
@@ -231,7 +232,7 @@ class TaskServices:
             response = await watcher.model_call(task.id, asked.failed_attempts, key, call)
         if not is_plain(response):
             usage: Usage | None = getattr(response, "usage", None)
-            await self.spent(key, Usage(calls=1) if usage is None else usage, getattr(response, "model", None))
+            await self.spent(key, UNREPORTED if usage is None else usage, getattr(response, "model", None))
             return response, False
         data = reply_to(response)
         stored = check_storable(task.engine, task, data, "got a reply of a model")  # *data*, or a redacted copy
@@ -254,7 +255,10 @@ class TaskServices:
         await call_store(services, keep_stopped, services, task, call)
 
     async def spent(self, key: str, usage: Usage, model: str | None) -> None:
-        """Record the usage of a call whose reply cannot be recorded, and which each execution makes again."""
+        """Record the usage of a call that has no recorded reply, and which each execution makes again.
+
+        In the same write, the usage takes the place of the reservation of the call.
+        """
         services, task = self._scope, self._task
         models = task.more().model_calls()
         call = models.call(key)
@@ -270,6 +274,11 @@ class TaskServices:
         models.hold(call, want)  # no `account`: it is settled when the call ends
         await call_store(services, keep_hold, services, task, call)
 
+    def failed_calls(self, key: str) -> Sequence[Usage]:
+        """Return the usage of earlier executions of the call *key* that left no reply, such as failed but billed ones."""
+        models = self._task.extra.models if self._task.extra is not None else None
+        return () if models is None else models.failed(models.call(key))
+
     async def let_go(self, key: str) -> None:
         """Store that the call *key* used nothing, by giving back its newest reservation."""
         services, task = self._scope, self._task
@@ -280,19 +289,18 @@ class TaskServices:
             await call_store(services, keep_hold, services, task, call)
 
     def before(self, key: str) -> tuple[Amounts, Mapping[str, Amounts]]:
-        """Return what the call *key* may have used before a crash, and its grants by name of the budget.
+        """Return what earlier executions of the call *key* used, and its grants by name of the budget.
 
-        A grant is what a person allowed beyond the limit. This is for ledgers that begin anew with each execution. A
-        second request for the same key gets nothing, because these ledgers must count the amounts once.
+        Calls that a crash cut off count with their reservations. A grant is what a person allowed beyond the limit. This
+        is for ledgers that begin anew with each execution. A second request for the same key gets nothing, because these
+        ledgers must count the amounts once.
         """
         extra = self._task.extra
         if extra is None or extra.models is None or key in self._told:
             return Amounts(), {}
         self._told.add(key)
-        lost = Amounts()
-        for one in extra.models.lost(extra.models.call(key)):
-            lost = lost.plus(one)
-        return lost, extra.models.granted_for(key) if extra.interrupts else {}  # no grant without a question
+        used = extra.models.charged(extra.models.call(key))
+        return used, extra.models.granted_for(key) if extra.interrupts else {}  # no grant without a question
 
     def was_granted(self, question: str, of: str) -> bool:
         """Return whether the answer to *question* is recorded as a grant of the budget *of*."""
@@ -447,8 +455,13 @@ def keep_usage(services: RunServices, task: Task, call: ModelCall, nth: int) -> 
     Raises:
         StoreError: It could not be stored.
     """
-    event = task.more().model_calls().usage_event(task.id, call, nth)
-    _keep(services, task, f"model/{_name(call)}/spent/{nth}", event)
+    models = task.more().model_calls()
+    events: dict[str, ModelEvent] = {f"model/{_name(call)}/spent/{nth}": models.usage_event(task.id, call, nth)}
+    if (
+        call in models.holds
+    ):  # without the reservation that the usage replaces; in one write, so that neither counts twice
+        events[f"held/{_name(call)}"] = models.hold_event(task.id, call)
+    services.keep([(f"{task.id}#{name}", [(task.engine.path, event)]) for name, event in events.items()])
 
 
 def keep_hold(services: RunServices, task: Task, call: ModelCall) -> None:

@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias, final
 
 from graphrt import events
-from graphrt._usage.amounts import usage_of
+from graphrt._usage.amounts import usage_of, used_amounts
+from graphrt._usage.usage import UNREPORTED
 from graphrt.events import Amounts, Usage
 
 ModelEvent: TypeAlias = (
@@ -46,7 +47,7 @@ class Reply(NamedTuple):
     data: Mapping[str, Any]
     """The reply as plain data, without usage and model."""
     usage: Usage | None
-    """None if the provider did not report it, which counts as one call."""
+    """None if the provider did not report it, which counts as one unreported call."""
     model: str | None
     """Name of the model, as the provider reported it; None if it did not."""
     answers: int
@@ -65,7 +66,7 @@ class Stopped(NamedTuple):
 
 
 class CallUsage(NamedTuple):
-    """The usage of a call whose reply is not recorded, such as a graph that an agent has as a tool."""
+    """The usage of a call whose reply is not recorded: a failed one that was billed, or a graph as a tool of an agent."""
 
     usage: Usage
     model: str | None
@@ -100,8 +101,8 @@ class ModelCalls:
         self.usages: dict[ModelCall, dict[int, CallUsage]] = {}
         """By call and number of the usage, from 1."""
         self.holds: dict[ModelCall, tuple[Amounts, ...]] = {}
-        """Reservations by call, oldest first: a call that a crash cut off is made again, and reserves again. Empty once
-        they were given back."""
+        """Reservations by call, oldest first: a call that a crash cut off is made again, and reserves again. A recorded
+        reply leaves its own, the newest, in place; otherwise a call that ends takes its own out. May be empty."""
         self.grants: dict[str, Grant] = {}
         """By key of the answered question, `<call>/budget/<of>/<unit>/<n>`."""
 
@@ -116,14 +117,18 @@ class ModelCalls:
         self.holds[call] = (*self.holds.get(call, ()), want)
 
     def release(self, call: ModelCall) -> bool:
-        """Give back the newest reservation of *call*, which used nothing; return False if there is none."""
+        """Take out the newest reservation of *call*, which has ended; return False if there is none."""
         held = self.holds.get(call)
         if held:
             self.holds[call] = held[:-1]
         return bool(held)
 
     def count(self, call: ModelCall, usage: Usage, model: str | None) -> int:
-        """Record the usage of *call*, whose reply is not recorded, and return its number, from 1."""
+        """Record the usage of *call*, whose reply is not recorded, and return its number, from 1.
+
+        The usage takes the place of its reservation, if there is one.
+        """
+        self.release(call)
         counted = self.usages.setdefault(call, {})
         nth = len(counted) + 1
         counted[nth] = CallUsage(usage, model)
@@ -194,9 +199,10 @@ class ModelCalls:
     def used(self) -> Usage | None:
         """Return the usage of all calls, those of failed attempts included; None if there was none.
 
-        What was reserved for calls that a crash cut off is included, because they may have been paid (rule R11).
+        Calls that a crash cut off are included as unreported ones, with their reservations: they may have been paid
+        (rule R11).
         """
-        found = [reply.usage or Usage(calls=1) for reply in list(self.replies.values())]
+        found = [reply.usage or UNREPORTED for reply in list(self.replies.values())]
         for counted in list(self.usages.values()):
             found += [one.usage for one in list(counted.values())]
         for call in list(self.holds):
@@ -207,10 +213,22 @@ class ModelCalls:
         return total
 
     def lost(self, call: ModelCall) -> tuple[Amounts, ...]:
-        """Return the reservations of *call* that a crash cut off: those that no reply and no usage has settled."""
+        """Return the reservations of *call* that a crash cut off: all but the newest, if there is a reply to it."""
         held = self.holds.get(call, ())
-        ended = (call in self.replies) + len(self.usages.get(call, ()))  # executions that came to an end
-        return held[: max(0, len(held) - ended)]
+        return held[:-1] if call in self.replies else held
+
+    def failed(self, call: ModelCall) -> list[Usage]:
+        """Return the usage of each execution of *call* that left no reply, in their order."""
+        return [one.usage for one in list(self.usages.get(call, {}).values())]
+
+    def charged(self, call: ModelCall) -> Amounts:
+        """Return what budgets have to count of all executions of *call*, those included that a crash cut off."""
+        total = Amounts()
+        reply = self.replies.get(call)
+        found = [] if reply is None else [reply.usage or UNREPORTED]
+        for one in (*found, *self.failed(call), *map(usage_of, self.lost(call))):
+            total = total.plus(used_amounts(one))
+        return total
 
     def granted(self, of: str) -> Amounts | None:
         """Return the sum of the grants to the budget named *of*; None if there are none."""

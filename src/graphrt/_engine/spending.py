@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphrt._engine.model_calls import RUN, added
+from graphrt._usage.amounts import used_amounts
 from graphrt.reducers import TOKEN_BUDGET, add, spend
 
 if TYPE_CHECKING:
@@ -57,15 +58,16 @@ def count(engine: RunState, task: Task) -> None:
 
 
 def spending(engine: RunState, task: Task) -> tuple[dict[str, Any], ...]:
-    """Return the update that takes the tokens of *task* off the field `token_budget`: 0 or 1 updates.
+    """Return the update that takes the tokens of *task*, reserved ones included, off the field `token_budget`: 0 or 1.
 
     It is empty without such a field, without usage, or if the field has no aggregating reducer. A handled failure gets
     it too, because its model calls are paid.
     """
     used = task.extra.usage if task.extra is not None else None
-    if used is None or not used.total_tokens or budget_field(engine) is None:
+    tokens = used_amounts(used).tokens
+    if not tokens or budget_field(engine) is None:
         return ()
-    return ({TOKEN_BUDGET: -used.total_tokens},) if engine.fields[TOKEN_BUDGET].aggregates else ()
+    return ({TOKEN_BUDGET: -tokens},) if engine.fields[TOKEN_BUDGET].aggregates else ()
 
 
 def budget_field(engine: RunState, values: Mapping[str, Any] | None = None) -> int | None:

@@ -26,7 +26,7 @@ from graphrt.stores.ids import shared_id
 
 if TYPE_CHECKING:
     from graphrt._runs.run_config import RunConfig
-    from graphrt.events import Entry
+    from graphrt.events import Entry, Usage
     from graphrt.harness.messages import ToolCall
 
 __all__ = ["OpenedRun", "RunWatcher", "Sink", "conflicted", "listeners", "of_edits"]
@@ -85,6 +85,10 @@ class RunWatcher(Protocol):
 
     def asks(self, model: str, messages: Any, /) -> None:
         """Note which model the running model call asks, and with what messages. Called for each attempt of the call."""
+        ...
+
+    def billed(self, usage: Usage, /) -> None:
+        """Note the usage of an attempt of the running model call that failed and was billed."""
         ...
 
     def headers(self) -> Mapping[str, str]:

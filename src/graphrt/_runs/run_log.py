@@ -237,10 +237,12 @@ def _updated(event: events.ThreadUpdated) -> Told:
 
 
 def _used(event: events.ModelReplied | events.UsageRecorded) -> Told:
-    """Tell of a model call; without usage, the provider has not reported any."""
-    usage = event.usage
-    spent = {} if usage is None else {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
-    return f"model {event.model or 'of an unknown name'} answered", {**_of_task(event), "model": event.model, **spent}
+    """Tell of a model call; a provider that has not reported any usage leaves it out."""
+    usage, spent = event.usage, dict[str, int]()
+    if usage is not None and usage.unreported_calls < usage.calls:
+        spent = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+    did = "answered" if isinstance(event, events.ModelReplied) else "was called"
+    return f"model {event.model or 'of an unknown name'} {did}", {**_of_task(event), "model": event.model, **spent}
 
 
 def _committed(event: events.SuperstepCommitted) -> Told:

@@ -4,13 +4,15 @@ This is the only place that lists the amounts. Each has a `Unit`, at the same pl
 limit in a `Budget`, the upper bound of a call, what calls used of it, and its texts. A new amount comes last in both.
 
 Before a model call, `harness.budget` reserves its upper bound; after it, the reservation is replaced by what the
-provider reported as used (`Usage`). For the terms, see docs/glossary.md.
+provider reported as used (`Usage`). Of an amount that it did not report, the reservation stays spent (`settled`). For
+the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from operator import add, sub
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +26,7 @@ __all__ = [
     "Unit",
     "limit_names",
     "micro",
+    "settled",
     "unit_of",
     "usage_of",
     "used_amounts",
@@ -70,11 +73,12 @@ class Unit(NamedTuple):
 
     name: str
     """Name of the limit in `Budget`, and of the amount in questions, answers and warnings."""
-    used: Callable[[Usage], int | None]
-    """The amount in a usage; None if the provider did not report it."""
+    used: Callable[[Usage], int]
+    """The amount in a usage, as far as it was reported."""
+    missing: Callable[[Usage], int]
+    """The calls in a usage whose amount was not reported."""
     field: str
-    """Field of `Usage` that gets the amount where a crash left it reserved, and nothing else is known of the call. For
-    tokens, of which only the sum is known, it is that of the input."""
+    """Field of `Usage` with what was reserved of the amount for these calls; empty for calls, which are always known."""
     bound: Callable[[Bound], int]
     """The amount that a call reserves."""
     scale: int = 1
@@ -110,20 +114,28 @@ def micro(usd: float) -> int:
     return math.ceil(round(usd * _MICRO, 6))
 
 
-# `Unit.used` and `Unit.bound` of each unit: what a reported usage has of the amount, and what a call reserves of it.
-# Each call reserves one of the amount `calls`, whatever its bounds are.
+# `Unit.used`, `Unit.missing` and `Unit.bound` of each unit: what a usage reports of the amount, of how many calls it does
+# not, and what a call reserves of it. Each call reserves one of the amount `calls`, whatever its bounds are.
 
 
 def _used_tokens(usage: Usage) -> int:
     return usage.total_tokens
 
 
+def _missing_tokens(usage: Usage) -> int:
+    return usage.unreported_calls
+
+
 def _bound_tokens(call: Bound) -> int:
     return call.read + call.written
 
 
-def _used_microusd(usage: Usage) -> int | None:
-    return None if usage.cost_usd is None else micro(usage.cost_usd)
+def _used_microusd(usage: Usage) -> int:
+    return 0 if usage.cost_usd is None else micro(usage.cost_usd)
+
+
+def _missing_microusd(usage: Usage) -> int:
+    return usage.calls if usage.cost_usd is None else usage.unpriced_calls
 
 
 def _bound_microusd(call: Bound) -> int:
@@ -134,14 +146,27 @@ def _used_calls(usage: Usage) -> int:
     return usage.calls
 
 
+def _missing_calls(_usage: Usage) -> int:
+    return 0
+
+
 def _bound_calls(_call: Bound) -> int:
     return 1
 
 
 UNITS: Final = (
-    Unit("tokens", _used_tokens, "input_tokens", _bound_tokens, needs_tokens=True),
-    Unit("usd", _used_microusd, "cost_usd", _bound_microusd, scale=_MICRO, needs_tokens=True, needs_price=True),
-    Unit("calls", _used_calls, "calls", _bound_calls, one="call"),
+    Unit("tokens", _used_tokens, _missing_tokens, "reserved_tokens", _bound_tokens, needs_tokens=True),
+    Unit(
+        "usd",
+        _used_microusd,
+        _missing_microusd,
+        "reserved_microusd",
+        _bound_microusd,
+        scale=_MICRO,
+        needs_tokens=True,
+        needs_price=True,
+    ),
+    Unit("calls", _used_calls, _missing_calls, "", _bound_calls, one="call"),
 )
 """The units, in the order of `Amounts`."""
 _BY_NAME: Final = {unit.name: unit for unit in UNITS}
@@ -158,26 +183,50 @@ def unit_of(name: str) -> Unit | None:
     return _BY_NAME.get(name)
 
 
-def used_amounts(usage: Usage | None, unknown: Amounts = Amounts()) -> Amounts:  # noqa: B008 - a frozen value
-    """Return *usage* as amounts, with those of *unknown* where the provider did not report one.
+def used_amounts(usage: Usage | None) -> Amounts:
+    """Return *usage* as budgets count it: what was reported, and what was reserved for calls without a report.
 
-    Args:
-        usage: The usage; None counts as nothing.
-        unknown: For a call that ended, what was reserved for it, so that it never counts as less than it may have used.
-            By default nothing.
+    None counts as nothing.
     """
     if usage is None:
         return Amounts()
-    used = (unit.used(usage) for unit in UNITS)
-    return Amounts._make(known if known is not None else other for known, other in zip(used, unknown, strict=True))
+    return Amounts._make(unit.used(usage) + _reserved(unit, usage) for unit in UNITS)
 
 
-def usage_of(amounts: Amounts) -> Usage:
-    """Return *amounts* as a usage, for a call of which nothing else is known, such as one that a crash cut off.
+def settled(usage: Usage | None, held: Amounts) -> Usage:
+    """Return the usage of a call that has ended, so that budgets count all that it may have used.
 
-    An amount of 0 in a unit that is not whole leaves its field at the default: a price of 0 would mean that the call is
-    known to have been free.
+    Args:
+        usage: What the provider reported; None if nothing. A usage of calls without a token is no report.
+        held: What was reserved for the call, which stays spent as far as the provider reported less than the whole.
+
+    Returns:
+        A usage of 1..n calls, which says of how many nothing was reported; or *usage* if it has neither calls nor tokens:
+        the response came from a cache.
     """
-    pairs = zip(UNITS, amounts, strict=True)
-    given: dict[str, Any] = {unit.field: unit.shown(amount) for unit, amount in pairs if unit.whole or amount}
-    return Usage(**given)
+    if usage is None:
+        return usage_of(held._replace(calls=1))
+    if not usage.total_tokens:
+        if not usage.calls:
+            return usage
+        usage = replace(usage, unreported_calls=usage.calls)
+    elif not usage.calls:
+        usage = replace(usage, calls=1)  # a call was made, even if its model counts none
+    short = {
+        unit.field: max(_reserved(unit, usage), reserved - unit.used(usage))
+        for unit, reserved in zip(UNITS, held, strict=True)
+        if unit.missing(usage)
+    }
+    return replace(usage, **short)
+
+
+def usage_of(reserved: Amounts) -> Usage:
+    """Return the usage of calls of which nothing but what was *reserved* is known, such as one that a crash cut off."""
+    given = {unit.field: amount for unit, amount in zip(UNITS, reserved, strict=True) if unit.field}
+    return Usage(**given, calls=reserved.calls, unreported_calls=reserved.calls)
+
+
+def _reserved(unit: Unit, usage: Usage) -> int:
+    """Return what was reserved of an amount for the calls in *usage* without a report of it."""
+    reserved: int = getattr(usage, unit.field) if unit.field else 0
+    return reserved

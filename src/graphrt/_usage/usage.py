@@ -11,11 +11,13 @@ from dataclasses import dataclass, field, fields
 from operator import add, attrgetter
 from typing import Any, Final
 
-__all__ = ["COST", "COUNTS", "Usage", "reported_form", "reported_usage", "summed"]
+__all__ = ["COST", "COUNTS", "UNREPORTED", "Usage", "reported_form", "reported_usage", "summed"]
 
 _REPORTED: Final = "reported"
 _SHOWN: Final = "shown"
 """Keys of the metadata of a count; see `_reported`."""
+_RESERVED: Final = {"reserved": True}
+"""Metadata of a count that is no report: reports leave it out."""
 
 
 def _reported(path: str, shown: str | None = None) -> dict[str, str]:
@@ -31,7 +33,11 @@ def _reported(path: str, shown: str | None = None) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What model calls used: tokens, calls and cost."""
+    """What model calls used, as their providers reported it: tokens, calls and cost.
+
+    Nothing is estimated. Calls of which the provider reported no usage are in `calls` and `unreported_calls`, and add
+    nothing to the tokens. What budgets count for them is in `reserved_tokens` and `reserved_microusd`.
+    """
 
     input_tokens: int = field(default=0, metadata=_reported("prompt_tokens", "prompt_tokens"))
     """Tokens that were sent, those from the provider's cache included."""
@@ -42,9 +48,18 @@ class Usage:
     reasoning_tokens: int = field(default=0, metadata=_reported("completion_tokens_details.reasoning_tokens"))
     """The part of `output_tokens` that the model spent on thinking."""
     calls: int = 0
-    """Model calls, including those whose usage was not reported."""
+    """Model calls, those whose usage was not reported included, and those that failed but were billed."""
     cost_usd: float | None = None
-    """Price in US dollars; None if it is not known."""
+    """Price in US dollars; None if it is not known, which never means free. In a sum the price of the calls whose price
+    is known: `unpriced_calls` says whether others are missing."""
+    unreported_calls: int = 0
+    """Calls of which the provider reported no usage."""
+    unpriced_calls: int = 0
+    """Calls whose price is not known, beside others in `cost_usd`; 0 if that is None, because then no price is known."""
+    reserved_tokens: int = field(default=0, metadata=_RESERVED)
+    """Tokens that budgets count beyond the reported ones: upper bounds, reserved for calls without a report."""
+    reserved_microusd: int = field(default=0, metadata=_RESERVED)
+    """Millionths of a US dollar that budgets count beyond `cost_usd`: upper bounds, reserved for calls without a price."""
 
     @property
     def total_tokens(self) -> int:
@@ -52,15 +67,23 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        """Return the sum, such as that of the calls of a task."""
-        # The sum of the known costs: an unknown one counts as nothing, and None stays only if none is known.
-        costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
-        counts = zip(COUNTS, map(add, _counts_of(self), _counts_of(other)), strict=True)
-        return Usage(**dict(counts), cost_usd=sum(costs) if costs else None)
+        """Return the sum, such as that of the calls of a task.
+
+        Its cost is that of the calls whose price is known, and `unpriced_calls` counts the others.
+        """
+        counts = dict(zip(COUNTS, map(add, _counts_of(self), _counts_of(other)), strict=True))
+        if self.cost_usd is None and other.cost_usd is None:
+            return Usage(**counts)
+        counts["unpriced_calls"] = sum(
+            one.calls if one.cost_usd is None else one.unpriced_calls for one in (self, other)
+        )
+        return Usage(**counts, cost_usd=(self.cost_usd or 0.0) + (other.cost_usd or 0.0))
 
 
 COST: Final = "cost_usd"
 """The only field that is not a count."""
+UNREPORTED: Final = Usage(calls=1, unreported_calls=1)
+"""One call of which the provider reported no usage."""
 COUNTS: Final = tuple(one.name for one in fields(Usage) if one.name != COST)
 """Names of the counts, in the order in which they are stored."""
 _counts_of: Final = attrgetter(*COUNTS)
@@ -71,11 +94,16 @@ _PATHS: Final = {
 """Name of each count that providers report, to the keys that lead to it in the usage of an answer."""
 _NAMES: Final = {one.name: str(one.metadata.get(_SHOWN, one.name)) for one in fields(Usage)}
 """Name of each field, to its name in reports."""
+_IN_REPORTS: Final = tuple(one.name for one in fields(Usage) if one.name != COST and "reserved" not in one.metadata)
+"""Names of the counts that reports show: those of which nothing is an upper bound."""
 
 
 def summed(usage: Usage) -> dict[str, Any]:
-    """Return *usage* as plain data for a report: all tokens, each count under its name in reports, and the cost."""
-    counts = {_NAMES[name]: getattr(usage, name) for name in COUNTS}
+    """Return *usage* as plain data for a report: all tokens, each count under its name in reports, and the cost.
+
+    What budgets reserved is left out: it is an upper bound, and no provider reported it.
+    """
+    counts = {_NAMES[name]: getattr(usage, name) for name in _IN_REPORTS}
     return {"total_tokens": usage.total_tokens, **counts, COST: usage.cost_usd}
 
 

@@ -103,7 +103,9 @@ def _data(source: Any, key: bytes | None, older: Sequence[bytes], anchor: Any) -
             "failures": sum(row["kind"] == "failure" for row in rows),
             "input_tokens": sum(one["input_tokens"] for one in used),
             "output_tokens": sum(one["output_tokens"] for one in used),
+            "unreported_calls": sum(one["unreported_calls"] for one in used),
             "cost_usd": sum(costs) if costs else None,
+            "unpriced_calls": sum(one["unpriced_calls"] for one in used),
         },
     }
 
@@ -244,7 +246,9 @@ def _usage(usage: Usage) -> dict[str, Any]:
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "calls": usage.calls,
+        "unreported_calls": usage.unreported_calls,
         "cost_usd": usage.cost_usd,
+        "unpriced_calls": usage.calls if usage.cost_usd is None else usage.unpriced_calls,
     }
 
 
@@ -288,10 +292,13 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _sums(totals: Mapping[str, Any]) -> str:
-    cost = totals["cost_usd"]
+    cost, unreported = totals["cost_usd"], totals["unreported_calls"]
+    least = "at least " if totals["unpriced_calls"] else ""
     return (
         f"{totals['tasks']} tasks, {totals['failures']} failures, "
-        f"{totals['input_tokens'] + totals['output_tokens']} tokens" + ("" if cost is None else f", {cost:.6f} USD")
+        f"{totals['input_tokens'] + totals['output_tokens']} tokens"
+        + (f" and {unreported} calls without a report" if unreported else "")
+        + ("" if cost is None else f", {least}{cost:.6f} USD")
     )
 
 

@@ -72,8 +72,9 @@ def _of_event(value: Any) -> Any:
 
 
 def usage(given: Usage) -> dict[str, Any]:
-    """Return a sum of model calls."""
-    return {**{one.name: getattr(given, one.name) for one in fields(given)}, "total_tokens": given.total_tokens}
+    """Return a sum of model calls, as it was reported: what budgets reserved beyond that is left out."""
+    names = (one.name for one in fields(given) if not one.name.startswith("reserved_"))
+    return {**{name: getattr(given, name) for name in names}, "total_tokens": given.total_tokens}
 
 
 def question(one: Any, *, typed: bool = True) -> dict[str, Any]:

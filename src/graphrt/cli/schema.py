@@ -26,7 +26,8 @@ _TRUTH: Final = {"type": "boolean"}
 _TEXT_OR_NULL: Final = {"type": ["string", "null"]}
 _NUMBER_OR_NULL: Final = {"type": ["number", "null"]}
 _USAGE: Final = _object({
-    **dict.fromkeys(("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "calls", "total_tokens"), _WHOLE),
+    **dict.fromkeys(("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "calls", "unreported_calls",
+                    "unpriced_calls", "total_tokens"), _WHOLE),
     "cost_usd": _NUMBER_OR_NULL,
 })  # fmt: skip
 _QUESTION: Final = _object({

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
+from graphrt._display import cost_text, unreported_text
 from graphrt.console.amounts import counted, duration
 from graphrt.console.screen import Line, Segment, cells, fit
 from graphrt.events import (
@@ -188,8 +189,8 @@ class RunProgress:
         total = self.tracker.total
         if not total.calls:
             return []
-        cost = "" if total.cost_usd is None else f"  ${total.cost_usd:.4f}"
-        text = f"{counted(total.calls, 'call')}  {total.input_tokens:,} tokens in  {total.output_tokens:,} out{cost}"
+        cost = "" if total.cost_usd is None else f"  {cost_text(total)}"
+        text = f"{counted(total.calls, 'call')}{unreported_text(total)}  {total.input_tokens:,} tokens in  {total.output_tokens:,} out{cost}"
         return [[(fit(text, width).rstrip(), "accent")]]
 
     def _left(self, width: int, elapsed_s: float) -> list[Line]:
@@ -202,9 +203,10 @@ class RunProgress:
             if budget.seconds is not None:
                 left.append(f"{duration(max(budget.seconds - elapsed_s, 0))} of the budget")
             if budget.tokens is not None:
-                left.append(f"{max(budget.tokens - total.total_tokens, 0):,} tokens")
+                left.append(f"{max(budget.tokens - total.total_tokens - total.reserved_tokens, 0):,} tokens")
             if budget.calls is not None:
                 left.append(f"{max(budget.calls - total.calls, 0):,} calls")
             if budget.usd is not None:
-                left.append(f"${max(budget.usd - (total.cost_usd or 0.0), 0.0):.2f}")
+                used_usd = (total.cost_usd or 0.0) + total.reserved_microusd / 1_000_000
+                left.append(f"${max(budget.usd - used_usd, 0.0):.2f}")
         return [[(fit(f"left: {', '.join(left)}", width).rstrip(), "faint")]]

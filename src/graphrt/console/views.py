@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from graphrt._display import brief, fields_of, safe, usage_text
+from graphrt._display import brief, cost_text, fields_of, safe, unreported_text, usage_text
 from graphrt.commands import UNSET
 from graphrt.console.amounts import counted, duration, moment
 from graphrt.console.screen import Line, Segment, cells, fit, fold
@@ -203,8 +203,8 @@ def usage(by: Mapping[str, Mapping[str, Usage]], total: Usage, width: int) -> li
 
 
 def _sums(one: Usage) -> list[Segment]:
-    cost = "not known" if one.cost_usd is None else f"${one.cost_usd:.4f}"
-    return [f"{one.calls:,}", f"{one.input_tokens:,}", f"{one.output_tokens:,}", cost]
+    calls = f"{one.calls:,}{unreported_text(one)}"
+    return [calls, f"{one.input_tokens:,}", f"{one.output_tokens:,}", cost_text(one)]
 
 
 def divergence(found: Divergence | None, width: int) -> list[Line]:

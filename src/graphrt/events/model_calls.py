@@ -42,7 +42,7 @@ class ModelReplied(Word):
     reply: Mapping[str, Any]
     """The reply as plain data, without its usage and the name of the model."""
     usage: Usage | None = None
-    """What the call used; None if the provider did not report it, which counts as one call."""
+    """What the call used; None if the provider did not report it, which counts as one unreported call."""
     model: str | None = None
     """Name of the model, as the provider reports it; None if it does not."""
     answers: int = 0
@@ -73,9 +73,10 @@ class ReplyStopped(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class UsageRecorded(Word):
-    """A task used models in a way that leaves no reply to record, such as a graph that an agent has as a tool.
+    """A task used models in a way that leaves no reply to record.
 
-    If the task runs again, it makes the call again. The event settles the newest reservation of its call.
+    The call failed and was billed: the provider answered with status 200, or began a stream. Or an agent has a graph as a
+    tool. If the task runs again, it makes the call again. The usage takes the place of the reservation of its call.
     """
 
     task: str
@@ -106,8 +107,9 @@ class RepliesDiscarded(Word):
 class BudgetHeld(Word):
     """Amounts were reserved for a model call before it was made.
 
-    A call that ends settles its newest reservation. Older ones belong to executions that a crash cut off: those calls
-    may have been paid, so their amounts count as used (rule R11).
+    A reply settles the newest reservation of its call. A call that ends without one takes it out: the next event of the
+    call has the others. What is left belongs to executions that a crash cut off: those calls may have been paid, so their
+    amounts count as used (rule R11).
     """
 
     task: str
@@ -117,12 +119,15 @@ class BudgetHeld(Word):
     failed_attempts: int = 0
     """Failed attempts of the task, after model calls, before this call."""
     reservations: tuple[Amounts, ...]
-    """All reservations of the call so far, 1 or more, oldest first: one for each time that it was begun."""
+    """Reservations of the call, 1 or more, oldest first: one for each time that it was begun and did not fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class BudgetReleased(Word):
-    """The reservations of a model call were given back, because the call failed or was cancelled, and used nothing."""
+    """No reservation of a model call is left: it failed or was cancelled.
+
+    Either it used nothing, or what it used is in a `UsageRecorded`.
+    """
 
     task: str
     """Id of the task."""

@@ -19,8 +19,9 @@ from opentelemetry import propagate, trace
 
 from graphrt import events
 from graphrt._forks import run_variable
+from graphrt._usage.usage import UNREPORTED
 from graphrt.errors import ConflictError
-from graphrt.events import Entry
+from graphrt.events import Entry, Usage
 from graphrt.otel import _names
 from graphrt.otel._delivery import Delivery
 from graphrt.otel._ids import commit_span, model_span, root_span, run_span, task_span, trace_id_of
@@ -63,6 +64,8 @@ class _Calling:
 
     model: str = ""
     messages: Any = None
+    billed: Usage | None = None
+    """Usage of its attempts that failed and were billed; None if there were none."""
 
 
 _calling: Final[ContextVar[_Calling | None]] = run_variable("graphrt_otel_call", None)
@@ -185,6 +188,12 @@ class RunWatch:
             calling.model = model
             calling.messages = messages if self._sending.content is not None else None
 
+    def billed(self, usage: Usage, /) -> None:
+        """Add the usage of a failed attempt to that of the running model call."""
+        calling = _calling.get()
+        if calling is not None:
+            calling.billed = usage if calling.billed is None else calling.billed + usage
+
     def headers(self) -> Mapping[str, str]:
         """Return the headers that carry the current span, as the application's propagators write them."""
         carrier: dict[str, str] = {}
@@ -256,7 +265,10 @@ class RunWatch:
     def _called(
         self, span: int, above: int, started: int, ended: int, calling: _Calling, response: Any, error: str | None
     ) -> None:
-        usage, answered = getattr(response, "usage", None), getattr(response, "model", None)
+        answered = getattr(response, "model", None)
+        usage = None if response is None else getattr(response, "usage", None) or UNREPORTED
+        if calling.billed is not None:
+            usage = calling.billed if usage is None else calling.billed + usage
         model = calling.model or answered or ""
         self._sending.metrics.model_ended(model, usage, error, (ended - started) / 1e9)
         attributes: dict[str, Value] = {

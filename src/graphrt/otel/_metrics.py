@@ -77,8 +77,8 @@ class Metrics:
             **({_names.REQUEST_MODEL: model} if model else {}),
         }
         self._model.record(seconds, {**common, **({_names.ERROR_TYPE: error} if error else {})})
-        if usage is None:
-            return
+        if usage is None or usage.unreported_calls >= usage.calls > 0:
+            return  # no zeros: nothing was reported
         self._call_input.record(usage.input_tokens, common)
         self._call_output.record(usage.output_tokens, common)
         counted = {**common, _names.TOKEN_MODALITY: "unknown"}

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from graphrt import events
-from graphrt.events import Entry
+from graphrt._usage.usage import UNREPORTED
+from graphrt.events import Entry, Usage
 from graphrt.otel import _names
 from graphrt.otel._ids import model_span, root_span, run_span, superstep_span, task_span, trace_id_of
 from graphrt.otel._spans import SpanData, SpanLink, Value, usage_attributes
@@ -57,6 +58,8 @@ class _Task:
     goto: tuple[str, ...] | None = None
     retries: list[tuple[str, int, dict[str, Value]]] = field(default_factory=list[tuple[str, int, dict[str, Value]]])
     models: list[events.ModelReplied] = field(default_factory=list[events.ModelReplied])
+    billed: dict[tuple[int, str], Usage] = field(default_factory=dict[tuple[int, str], Usage])
+    """Usage of failed attempts that were billed, by failed attempts of the task and key of the call."""
 
 
 @dataclass(slots=True)
@@ -272,6 +275,9 @@ class Projection:
                 self._task(path, event).retries.append((_names.RETRY, at, told))
             case events.ModelReplied():
                 self._task(path, event).models.append(event)
+            case events.UsageRecorded():
+                billed, call = self._task(path, event).billed, (event.failed_attempts, event.key)
+                billed[call] = event.usage if call not in billed else billed[call] + event.usage
             case _:
                 kind: type[Any] = event.__class__
                 name = _NOTES.get(kind)
@@ -370,7 +376,9 @@ class Projection:
         assert self._run is not None  # noqa: S101 - the caller checked
         run = self._run.id
         for event in task.models:
-            model = event.model or ""
+            model, usage = event.model or "", event.usage or UNREPORTED
+            billed = task.billed.get((event.failed_attempts, event.key))
+            usage = usage if billed is None else billed + usage
             attributes: dict[str, Value] = {
                 _names.OPERATION_NAME: _names.CHAT,
                 _names.PROVIDER_NAME: _names.provider_of(model),
@@ -385,7 +393,7 @@ class Projection:
                 parent=task_span(self._trace, run, name),
                 start_ns=self._since(path),
                 end_ns=at,
-                attributes={**attributes, **usage_attributes(event.usage), **self._place()},
+                attributes={**attributes, **usage_attributes(usage), **self._place()},
                 client=True,
             )
 

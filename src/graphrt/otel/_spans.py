@@ -150,10 +150,11 @@ def usage_attributes(usage: Any) -> Mapping[str, Value]:
     """Return the attributes of a `Usage`; empty for None."""
     if usage is None:
         return {}
-    found: dict[str, Value] = {
-        _names.INPUT_TOKENS: usage.input_tokens,
-        _names.OUTPUT_TOKENS: usage.output_tokens,
-    }
+    found: dict[str, Value] = {}
+    if usage.unreported_calls < usage.calls or usage.total_tokens:
+        found = {_names.INPUT_TOKENS: usage.input_tokens, _names.OUTPUT_TOKENS: usage.output_tokens}
+    if usage.unreported_calls:
+        found[_names.UNREPORTED_CALLS] = usage.unreported_calls
     if usage.cached_tokens:
         found[_names.CACHED_TOKENS] = usage.cached_tokens
     if usage.reasoning_tokens:

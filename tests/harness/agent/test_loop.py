@@ -289,8 +289,8 @@ def test_one_agent_runs_many_times_at_once():
     assert asyncio.run(main()) == [f"to p{n}" for n in range(50)]
 
 
-def test_unknown_usage_stays_unknown():
-    assert run(Agent(Model(says("hello", usage=None)))).usage is None
+def test_a_call_without_a_report_is_counted_and_nothing_is_estimated():
+    assert run(Agent(Model(says("hello", usage=None)))).usage == Usage(calls=1, unreported_calls=1)
     assert run(Agent(Model(says("hello", usage=Usage(input_tokens=1))))).usage == Usage(input_tokens=1, calls=1)
     assert USED.calls == 1
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import pytest
 from pydantic import BaseModel
@@ -63,6 +63,10 @@ def runtime(path: str, model: Any, state: type[Plain] = Plain, **options: Any) -
     )
 
 
+LOST: Final[Any] = {"unreported_calls": 1, "unpriced_calls": 1, "reserved_tokens": 90}
+"""What a usage says of a call that a kill cut off."""
+
+
 def model(die_at: int | None = None, fail_at: int | None = None, usage: Usage | None = None) -> FunctionModel:
     made: list[int] = []
 
@@ -102,7 +106,7 @@ def test_a_call_that_was_cut_off_by_a_kill_stays_counted(tmp_path: Path) -> None
         result = go_on(driver)
 
     assert result.state.said == ["1000", "940", str(1000 - 5 * 30 - 90)]
-    assert result.usage.total_tokens == 6 * 30 + 90
+    assert result.usage == Usage(input_tokens=60, output_tokens=120, calls=7, cost_usd=pytest.approx(0.00018), **LOST)
 
 
 @pytest.mark.parametrize("die_at", [1, 2, 3, 6])
@@ -115,7 +119,7 @@ def test_it_stays_counted_over_later_restarts_and_commits(tmp_path: Path, die_at
     with runtime(path, model(), steps=4) as driver:
         result = go_on(driver)
 
-    assert result.usage.total_tokens == 8 * 30 + 90
+    assert result.usage == Usage(input_tokens=80, output_tokens=160, calls=9, cost_usd=pytest.approx(0.00024), **LOST)
 
 
 def test_the_field_pays_for_it_too(tmp_path: Path) -> None:
@@ -177,7 +181,7 @@ def test_unreported_usage_is_known_to_the_next_process(tmp_path: Path) -> None:
     with runtime(path, model(fail_at=3, usage=silent)) as driver, pytest.raises(NodeError):
         driver.run({}, thread="t")
     with runtime(path, model(usage=silent), budget=Budget(tokens=6 * 90)) as driver:
-        assert driver.retry("t").usage.total_tokens == 6 * 90
+        assert driver.retry("t").usage == Usage(calls=6, unreported_calls=6, reserved_tokens=6 * 90)
 
 
 def test_the_tracker_of_each_process_and_the_rebuilt_one_agree(tmp_path: Path) -> None:
@@ -190,8 +194,8 @@ def test_the_tracker_of_each_process_and_the_rebuilt_one_agree(tmp_path: Path) -
         result = driver.retry("t")
         rebuilt = TokenTracker().read(driver.entries("t"))
 
-    assert rebuilt.total.total_tokens == 6 * 30
-    assert result.usage.total_tokens == 6 * 30 + 90
+    assert rebuilt.total.total_tokens == result.usage.total_tokens == 6 * 30
+    assert (rebuilt.total.unreported_calls, result.usage.unreported_calls) == (0, 1)
     assert sink.total.total_tokens == 4 * 30  # two were committed before it was born
 
 

@@ -116,7 +116,7 @@ def test_unreported_usage_counts_as_what_was_held_for_everybody_who_counts() -> 
     result = Runtime(fan(5), harness=agent(calls), budget=Budget(tokens=200, usd=1.0)).run({})
 
     assert calls.made == 2
-    assert result.usage == Usage(input_tokens=20, output_tokens=160, calls=2, cost_usd=0.00034)
+    assert result.usage == Usage(calls=2, unreported_calls=2, reserved_tokens=180, reserved_microusd=340)
 
 
 def test_a_provider_that_exceeds_max_tokens_overruns_by_the_calls_in_flight_and_is_reported() -> None:

@@ -53,6 +53,8 @@ def test_summary_has_the_sums_as_plain_data() -> None:
         "cached_tokens": 0,
         "reasoning_tokens": 0,
         "calls": 3,
+        "unreported_calls": 0,
+        "unpriced_calls": 0,
         "cost_usd": None,
         "tokens_by_model": {"counted": 270},
         "tokens_by_node": {"ask": 270},
@@ -229,4 +231,4 @@ def test_a_call_of_unknown_usage_is_a_call() -> None:
     tracker = TokenTracker()
     Runtime(fan(2), harness=agent(Calls(None)), sinks=[tracker]).run({})
 
-    assert tracker.total == Usage(calls=2)
+    assert tracker.total == Usage(calls=2, unreported_calls=2)

@@ -67,7 +67,9 @@ class Place:
     def ended(self, task: str, update: dict[str, Any], usage: Usage | None = None) -> dict[str, Any]:
         """Note that a task has succeeded, and return its update."""
         if self.branch:
-            spent = () if usage is None or BUDGET in update else ({BUDGET: -usage.total_tokens},)
+            spent = (
+                () if usage is None or BUDGET in update else ({BUDGET: -(usage.total_tokens + usage.reserved_tokens)},)
+            )
             self.inside.note(Outcome(node=self.name, task=task, updates=(update, *spent), usage=usage))
         return update
 
@@ -267,7 +269,7 @@ async def _ask_model(
     prompt = template.render({key: view.get(key) for key in template.fields if key in view})
     said = await answer(node, prompt, ctx, place.models, place.name)
     if said.reply.usage is not None:
-        view.charge(said.reply.usage.total_tokens)
+        view.charge(said.reply.usage.total_tokens + said.reply.usage.reserved_tokens)
     if isinstance(node, ReduceNode):
         for key in node.input_keys:
             view.delete(key)

@@ -38,7 +38,7 @@ class Loop:
         form: Required form of the answer; None for free text.
         transcript: Receives every message at once, so that the caller has them however the run ends.
         took: Usage of each model call so far; the caller appends to it.
-        below: Usage of sub-agents so far; the caller appends to it.
+        below: Usage of sub-agents and failed calls so far; the caller appends to it.
         name: Name of the agent.
     """
 

@@ -14,19 +14,21 @@ from typing import TYPE_CHECKING, Any, final
 
 from graphrt import _retry_policy
 from graphrt._ambient import SLEEP, WATCHER
+from graphrt._usage.amounts import settled
+from graphrt._usage.usage import UNREPORTED
 from graphrt.errors import BadResponseError, HarnessError, InputError, ToolError, a_type
 from graphrt.errors._codes.agents import NOT_A_RESPONSE
-from graphrt.events import Usage
+from graphrt.events import Amounts, Usage
 from graphrt.harness._harness_checks import check_real, usage_problem
 from graphrt.harness._output.exchange import in_words
 from graphrt.harness.agent._digest import of_request
 from graphrt.harness.agent._services import INSTEAD, Place
 from graphrt.harness.agent.cache import ResponseCache, asked_of
 from graphrt.harness.agent.events import ModelEnded, ModelFailed, ModelStarted
-from graphrt.harness.budget._admission import recount, spend
+from graphrt.harness.budget._admission import count_failed, recount, spend
 from graphrt.harness.budget._prices import priced
 from graphrt.harness.messages import ProviderPart, ThinkingBlock, ToolCall
-from graphrt.harness.protocol import AgentReply, ChatModel, ModelResponse, TextDelta
+from graphrt.harness.protocol import AgentReply, ChatModel, ModelResponse, StreamItem, TextDelta
 from graphrt.harness.request import ModelRequest
 from graphrt.harness.tools._invoke import invoke
 
@@ -89,14 +91,14 @@ class Caller:
             source = "cache" if hit else "model"
             return response
 
+        place.took.extend(place.host.failed_calls(key))
         response, known = await place.host.reply(key, fresh)
         self.remembered = known
         if known:
             source = "journal"
             if place.ledger is not None:
-                recount(place.ledger, key, response.usage, self._models[0].profile, host=place.host)
-        if response.usage is not None:
-            self.took.append(response.usage)
+                recount(place.ledger, key, host=place.host)
+        self.took.append(UNREPORTED if response.usage is None else response.usage)
         if self._emit is not None:
             if source != "model":
                 self._emit(response)
@@ -147,16 +149,25 @@ class Caller:
     # -- the budget ----------------------------------------------------------------------------------------------
 
     async def _within_budget(self, model: ChatModel, request: ModelRequest, key: str) -> ModelResponse:
-        ledger = self._place.ledger
-        if ledger is None:
-            return await self._invoke(model, request, key)
-        call = partial(self._invoke, model, request, key)
-        place = self._place
-        return await spend(ledger, request, model.profile, call, key=key, host=place.host)
+        place, began = self._place, list[StreamItem]()
+        call = partial(self._invoke, model, request, key, began)
+        if place.ledger is not None:
+            return await spend(
+                place.ledger, request, model.profile, call, key=key, host=place.host, began=began, took=place.took
+            )
+        try:
+            return await call()
+        except BaseException as error:
+            await count_failed(error, model.profile, key=key, host=place.host, began=began, took=place.took)
+            raise
 
     # -- the call ------------------------------------------------------------------------------------------------
 
-    async def _invoke(self, model: ChatModel, request: ModelRequest, key: str) -> ModelResponse:
+    async def _invoke(
+        self, model: ChatModel, request: ModelRequest, key: str, began: list[StreamItem]
+    ) -> ModelResponse:
+        """Make the call. *began* gets the items of a stream."""
+        began.clear()
         emit = self._emit
         watcher = WATCHER.get()
         if watcher is not None:
@@ -170,18 +181,17 @@ class Caller:
         elif emit is None:
             response = await model.invoke(request)
         else:
-            heard: list[str] = []
             items: Any = model.stream(request)
             try:
                 async for item in items:
                     response = item
-                    if type(item) is TextDelta:
-                        heard.append(item.text)
+                    began.append(item)
                     emit(item)
             except asyncio.CancelledError:
+                heard = "".join(item.text for item in began if type(item) is TextDelta)
                 # What a sub-agent says, or a form of the answer, is not a message of the conversation.
                 if heard and not self._place.depth and request.output is None:
-                    await self._place.host.stopped(key, "".join(heard), model.profile.name)
+                    await self._place.host.stopped(key, heard, model.profile.name)
                 raise
             finally:
                 if hasattr(items, "aclose"):
@@ -189,9 +199,10 @@ class Caller:
         reply = _checked(response, model)
         if reply.usage is None:
             return reply
-        # A model that reports tokens only has made one call all the same.
-        usage = priced(reply.usage if reply.usage.calls else reply.usage + Usage(calls=1), model.profile)
-        return reply if usage is reply.usage else replace(reply, usage=usage)
+        # A model that reports tokens only has made one call all the same. What it does not report is not estimated.
+        usage = reply.usage if reply.usage.calls else replace(reply.usage, calls=1)
+        usage = settled(priced(usage, model.profile), Amounts())
+        return replace(reply, usage=usage)
 
 
 def _checked(response: Any, model: ChatModel) -> ModelResponse:

@@ -118,15 +118,22 @@ class AgentServices(Protocol):
         ...
 
     async def spent(self, key: str, usage: Usage, model: str | None) -> None:
-        """Add *usage* of something that `reply` did not count to the task's totals, under *key*."""
+        """Add *usage* of something that `reply` did not count to the task's totals, under *key*.
+
+        It takes the place of the hold of the call *key*, if there is one.
+        """
+        ...
+
+    def failed_calls(self, key: str) -> Sequence[Usage]:
+        """Return the usage of earlier executions of the call *key* that left no reply, 0 or more."""
         ...
 
     def before(self, key: str) -> tuple[Amounts, Mapping[str, Amounts]]:
         """Return what earlier executions leave to a new ledger for the call *key*.
 
         Returns:
-            What calls may have used whose end was not seen, and what people granted for it, by the name of the budget.
-            Only the first request for a key gets amounts, since a ledger must count them once.
+            What they used, and may have used if their end was not seen; and what people granted for the call, by the name
+            of the budget. Only the first request for a key gets amounts, since a ledger must count them once.
         """
         ...
 
@@ -205,6 +212,10 @@ class StandaloneServices:
     async def spent(self, key: str, usage: Usage, model: str | None) -> None:
         """Do nothing: there are no totals of a task."""
 
+    def failed_calls(self, key: str) -> Sequence[Usage]:  # noqa: ARG002
+        """Return nothing: there is no earlier execution."""
+        return ()
+
     def before(self, key: str) -> tuple[Amounts, Mapping[str, Amounts]]:  # noqa: ARG002
         """Return nothing: there is no earlier execution."""
         return Amounts(), {}
@@ -253,7 +264,7 @@ class Place:
     emit: Callable[[Any], None] | None
     """Shows an item on the stream above and to the agent's sinks; None if there is neither."""
     took: list[Usage] = field(default_factory=list["Usage"], compare=False)
-    """Usage of each sub-agent, appended when it has ended."""
+    """Usage of each sub-agent, appended when it has ended, and of each failed call of the agent that was billed."""
 
 
 HERE: Final[ContextVar[Place | AgentServices | None]] = run_variable("graphrt_agent_place", None)

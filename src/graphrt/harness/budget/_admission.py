@@ -8,15 +8,16 @@ a person for more if the budget says so.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from pydantic_core import to_json
 
-from graphrt._usage.amounts import SECONDS, UNITS, Bound, limit_names, micro, usage_of, used_amounts
+from graphrt._ambient import WATCHER
+from graphrt._usage.amounts import SECONDS, UNITS, Bound, limit_names, micro, settled, used_amounts
 from graphrt._usage.budget import a_number, limit_problem, number_problem
-from graphrt.errors import BudgetExceededError
+from graphrt.errors import BudgetExceededError, HarnessError
 from graphrt.errors._codes.budgets import (
     BAD_TOKEN_COUNT,
     BUDGET_TIME_OVER,
@@ -24,13 +25,14 @@ from graphrt.errors._codes.budgets import (
     CALL_WITHOUT_PRICE,
 )
 from graphrt.events import Amounts, Usage
-from graphrt.harness.agent._services import AgentServices, Question
+from graphrt.harness._harness_checks import usage_problem
+from graphrt.harness.agent._services import INSTEAD, AgentServices, Question
 from graphrt.harness.budget._ledger import HOLDING, Hold, Ledger
 from graphrt.harness.budget._prices import cost_of, priced
 from graphrt.harness.protocol import AgentReply, ModelProfile, ModelResponse
 from graphrt.harness.request import ModelRequest
 
-__all__ = ["most", "read_answer", "recount", "spend", "took"]
+__all__ = ["count_failed", "most", "read_answer", "recount", "spend"]
 
 _MESSAGE_TOKENS: Final = 8
 """Most tokens that a provider adds around a message or a tool."""
@@ -47,12 +49,13 @@ async def spend(
     *,
     key: str,
     host: AgentServices,
+    began: Sequence[Any] = (),
+    took: list[Usage] | None = None,
 ) -> ModelResponse:
     """Make *call* within the budget of *ledger* and of the ledgers above it.
 
-    A call that fails or is cancelled counts as free: most providers charge nothing for it, and retries would use up the
-    budget otherwise. Usage that the provider does not report is filled into the response with the amounts counted here,
-    so that ledger, journal and `TokenTracker` agree.
+    The budget is charged what the provider reports; what it does not report stays spent as it was reserved. A call that
+    fails or is cancelled is free if it was not answered, and charged like any other if it was (see `count_failed`).
 
     Args:
         ledger: The innermost budget that the call counts against.
@@ -61,9 +64,11 @@ async def spend(
         call: Makes the call.
         key: Identifies the request within the task. The host stores the reservation and asks for more under it.
         host: Services of the task, or of an agent outside of a graph.
+        began: Gets the items of the answer as they come, if it is streamed.
+        took: Gets the usage of each failed call that was billed, for the agent that makes it; None if none does.
 
     Returns:
-        The response, with its usage filled in.
+        The response. Its usage says what was reserved for what the provider did not report.
 
     Raises:
         BudgetExceededError: The call does not fit, or its time ran out.
@@ -78,13 +83,19 @@ async def spend(
         try:
             await host.hold(key, hold.want)  # durable first: after a crash the call counts as paid (R11)
             response = await _in_time(call, ledger)
-            used = took(response.usage, hold.want, profile)
-            hold.commit(used)
-            return _filled(response, used, request, profile)
+            usage = _settled(response.usage, hold.want, profile)
+            hold.commit(used_amounts(usage))
+            # Of other classes only the ledger counts the usage: they are not replies that graphrt may change.
+            return response if type(response) is not AgentReply else replace(response, usage=usage)
         except GeneratorExit:
+            if began:
+                hold.commit(hold.want)
             raise  # the coroutine is being closed, and cannot await any more
         except BaseException as error:
-            await host.let_go(key)
+            failed = await count_failed(error, profile, key=key, host=host, began=began, held=hold.want, took=took)
+            if failed is None:
+                await host.let_go(key)
+            hold.commit(used_amounts(failed))
             if not isinstance(error, _LateError):
                 raise
             left = error.left
@@ -102,6 +113,58 @@ async def spend(
                 limit=over.budget,
                 value=None,
             )
+
+
+async def count_failed(
+    error: BaseException,
+    profile: ModelProfile,
+    *,
+    key: str,
+    host: AgentServices,
+    began: Sequence[Any],
+    held: Amounts = Amounts(),  # noqa: B008 - a frozen value
+    took: list[Usage] | None = None,
+) -> Usage | None:
+    """Count the call *key* that ended with *error*, if it was billed.
+
+    It was if the provider answered with status 200 (`HarnessError.billed`), or if the stream of the answer began. A
+    failure before that is free: a status of 4xx or 5xx, a request that was never sent, a connection that was not made.
+    So is a cancelled or late call of which nothing came.
+
+    Args:
+        error: What the call raised.
+        profile: Profile of the model, for its name and prices.
+        key: The call.
+        host: Stores the usage, in place of the reservation of the call.
+        began: The items of the answer that came.
+        held: What was reserved for the call.
+        took: As in `spend`.
+
+    Returns:
+        The usage of the call, with what was reserved for what the provider did not report; None if the call is free.
+    """
+    reported: Usage | None = None
+    billed = bool(began)
+    if isinstance(error, HarnessError):
+        billed, reported = billed or error.billed, error.usage
+    if not billed:
+        return None
+    if reported is not None and (usage_problem(reported) is not None or not reported.total_tokens):
+        reported = None
+    usage = _settled(reported, held, profile)
+    if took is not None:
+        took.append(usage)
+    watcher = WATCHER.get()
+    if watcher is not None:
+        watcher.billed(usage)
+    if INSTEAD.get() is None:  # a run that is executed again from its log has it from there
+        await host.spent(key, usage, profile.name)
+    return usage
+
+
+def _settled(usage: Usage | None, held: Amounts, profile: ModelProfile) -> Usage:
+    """Return the *usage* of a call that ended, priced; *held* is what was reserved for it."""
+    return settled(None if usage is None else priced(usage, profile), held)
 
 
 class _LateError(Exception):
@@ -125,27 +188,24 @@ async def _in_time(call: Callable[[], Awaitable[ModelResponse]], ledger: Ledger)
     raise _LateError(left)
 
 
-def recount(ledger: Ledger, key: str, usage: Usage | None, profile: ModelProfile, *, host: AgentServices) -> None:
+def recount(ledger: Ledger, key: str, *, host: AgentServices) -> None:
     """Charge what the call *key* used before a restart, in the ledgers that start from zero after one.
 
     The ledgers from `host.known_by` upwards have loaded it from the journal already.
 
     Args:
         ledger: The innermost ledger of the call.
-        key: The call.
-        usage: What the remembered response reports; None if it reports nothing.
-        profile: Profile of the model, for its prices.
+        key: The call, whose reply is recorded.
         host: Services of the task.
     """
-    for one in _begun_anew(ledger, host, key):
-        one.charge(took(usage, Amounts(), profile), here_only=True)
+    _begun_anew(ledger, host, key)
 
 
 def _begun_anew(ledger: Ledger, host: AgentServices, key: str) -> list[Ledger]:
     """Return the ledgers that start from zero after a restart: those below `host.known_by`, innermost first.
 
-    Before, count in them what earlier executions may have lost by a crash during the call *key*, and what a person
-    granted for it. The host reports both only once for each key.
+    Before, count in them what earlier executions of the call *key* used, and what a person granted for it. The host reports
+    both only once for each key.
     """
     anew: list[Ledger] = []
     for one in ledger.chain():
@@ -153,10 +213,10 @@ def _begun_anew(ledger: Ledger, host: AgentServices, key: str) -> list[Ledger]:
             break
         anew.append(one)
     if anew:
-        lost, granted = host.before(key)
+        used, granted = host.before(key)
         for one in anew:
-            if any(lost):
-                one.charge(lost, here_only=True)
+            if any(used):
+                one.charge(used, here_only=True)
             if one.of in granted:
                 one.allow(granted[one.of])
     return anew
@@ -270,27 +330,6 @@ def _read(request: ModelRequest, profile: ModelProfile) -> int:
     if problem:
         raise BAD_TOKEN_COUNT(model=profile.name, problem=problem)
     return int(read)
-
-
-def took(usage: Usage | None, held: Amounts, profile: ModelProfile) -> Amounts:
-    """Return what a call used. Amounts that the provider does not report count as all that was reserved for them."""
-    if usage is None or not usage.total_tokens:
-        return held if usage is None or usage.calls else Amounts()
-    used = used_amounts(priced(usage, profile), held)
-    return used._replace(calls=max(1, used.calls))  # a call was made, even if its model counts none
-
-
-def _filled(response: ModelResponse, used: Amounts, request: ModelRequest, profile: ModelProfile) -> ModelResponse:
-    """Return *response* with usage and cost as they were counted, where it does not report them itself."""
-    usage = response.usage
-    if type(response) is not AgentReply or not used.tokens:
-        return response
-    if usage is None or not usage.total_tokens:
-        written = min(used.tokens, _longest(request, profile) or 0)
-        usage = Usage(input_tokens=used.tokens - written, output_tokens=written, calls=used.calls)
-    elif usage.cost_usd is not None or not used.microusd:
-        return response
-    return replace(response, usage=replace(usage, cost_usd=usage_of(used).cost_usd) if used.microusd else usage)
 
 
 def _longest(request: ModelRequest, profile: ModelProfile) -> int | None:

@@ -21,8 +21,11 @@ def cost_of(profile: ModelProfile, read: int, written: int) -> float | None:
 
 
 def priced(usage: Usage, profile: ModelProfile) -> Usage:
-    """Return *usage* with a cost at the profile's prices, unless it already has one or a price is unknown."""
-    if usage.cost_usd is not None or profile.input_usd_per_token is None:
+    """Return *usage* with a cost at the profile's prices, unless it already has one or a price is unknown.
+
+    What was not reported has no price: a usage without tokens is returned as it is.
+    """
+    if usage.cost_usd is not None or not usage.total_tokens:
         return usage
     cost = cost_of(profile, usage.input_tokens, usage.output_tokens)
-    return usage if cost is None else replace(usage, cost_usd=cost)
+    return usage if cost is None else replace(usage, cost_usd=cost, unpriced_calls=usage.unreported_calls)

@@ -15,7 +15,7 @@ from typing import Any, Final, final
 import typing_extensions as te
 
 from graphrt._forks import FreshLock
-from graphrt._usage.usage import summed
+from graphrt._usage.usage import UNREPORTED, summed
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.events import (
     Entry,
@@ -122,7 +122,7 @@ class TokenTracker:
         return entry.seq <= known
 
     def _count(self, entry: Entry, event: ModelReplied | UsageRecorded) -> None:
-        usage = Usage(calls=1) if event.usage is None else event.usage
+        usage = UNREPORTED if event.usage is None else event.usage
         nth = event.nth if isinstance(event, UsageRecorded) else 0
         call = (event.task, event.failed_attempts, event.key, nth)
         node = event.task[len(entry.path) :].partition(":")[2] or event.task
@@ -175,7 +175,8 @@ class TokenTracker:
         """Return the sums as plain data: tokens in total, in and out, by model and by node, calls, and cost.
 
         The keys are `total_tokens`, `prompt_tokens`, `completion_tokens`, `cached_tokens`, `reasoning_tokens`, `calls`,
-        `cost_usd` (None if no cost is known), `tokens_by_model` and `tokens_by_node`.
+        `unreported_calls`, `unpriced_calls`, `cost_usd` (None if no cost is known), `tokens_by_model` and
+        `tokens_by_node`.
         """
         with self._lock:
             return {
