@@ -35,7 +35,7 @@ from graphrt._engine.task import Spent
 from graphrt._flows.live import MessageItem
 from graphrt._forks import run_variable
 from graphrt._plan.fields import own
-from graphrt._usage.usage import UNREPORTED
+from graphrt._usage.amounts import settled, used_amounts
 from graphrt.errors import BudgetExceededError, HarnessError, ReplayDivergedError, StoreError
 from graphrt.events import Amounts, Usage
 from graphrt.harness._harness_checks import check_harness
@@ -225,14 +225,20 @@ class TaskServices:
             return reply_from(own(known.data), known.usage, known.model), True  # a copy, which the node may change
         recorded, watcher = services.recorded, WATCHER.get()
         if recorded is not None:  # the run is executed again from its log, which has the replies
-            response = await recorded.reply(task, asked, call)
+            before = len(models.failed(asked))
+            try:
+                response = await recorded.reply(task, asked, call)
+            finally:  # failed calls that were billed are not made again: their usage is in the log
+                for one in models.failed(asked)[before:] if self.ledger is not None else ():
+                    self.ledger.charge(used_amounts(one))
         elif watcher is None:
             response = await call()
         else:
             response = await watcher.model_call(task.id, asked.failed_attempts, key, call)
         if not is_plain(response):
-            usage: Usage | None = getattr(response, "usage", None)
-            await self.spent(key, UNREPORTED if usage is None else usage, getattr(response, "model", None))
+            held = models.holds.get(asked, ())[-1:] or (Amounts(),)  # its own reservation, if a budget bounds it
+            usage = settled(getattr(response, "usage", None), held[0])
+            await self.spent(key, usage, getattr(response, "model", None))
             return response, False
         data = reply_to(response)
         stored = check_storable(task.engine, task, data, "got a reply of a model")  # *data*, or a redacted copy
@@ -275,7 +281,7 @@ class TaskServices:
         await call_store(services, keep_hold, services, task, call)
 
     def failed_calls(self, key: str) -> Sequence[Usage]:
-        """Return the usage of earlier executions of the call *key* that left no reply, such as failed but billed ones."""
+        """Return the usage of each execution of the call *key* that left no reply, such as failed but billed ones."""
         models = self._task.extra.models if self._task.extra is not None else None
         return () if models is None else models.failed(models.call(key))
 

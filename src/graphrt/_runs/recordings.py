@@ -41,7 +41,7 @@ class _LogOfTask:
         self.held: set[ModelCall] = set()
         """Calls of models for which a budget reserved an amount."""
         self.usages: list[events.UsageRecorded] = []
-        """What calls used that leave no reply, such as graphs that an agent has as tools."""
+        """What calls used that leave no reply: failed ones that were billed, and graphs that an agent has as tools."""
         self.failures: list[tuple[int, events.TaskRetried | events.TaskFailed]] = []
         """Places in the log, and how an attempt failed."""
         self.payloads: dict[str, tuple[int, Any]] = {}
@@ -190,6 +190,9 @@ class Recordings:
                 place of the model's, so that budgets are charged, and refuse, as they did.
         """
         log = self._log_of(task)
+        for usage in log.usages:
+            if call == (usage.failed_attempts, usage.key):  # a failed call that was billed: it is not made again
+                task.more().model_calls().apply(usage)
         known = log.replies.get(call)
         if known is not None and not self._was_known(log, task, call, known.answers):
             known = None

@@ -1,5 +1,8 @@
 """Whole runs with many tasks, calls that fail, nodes that fail, graphs inside: budgets hold, and all sums agree.
 
+Some calls fail without an answer; others fail after one and are billed, with or without a report of the provider; and
+some answers have no report.
+
 Some dozen seeds; 1,000 with GRAPHRT_FULL=1.
 """
 
@@ -14,7 +17,8 @@ import pytest
 from pydantic import BaseModel
 
 from graphrt import END, START, Context, GraphBuilder, RetryPolicy, Runtime, Send
-from graphrt.errors import BudgetExceededError, TransientModelError
+from graphrt._usage.amounts import used_amounts
+from graphrt.errors import BadResponseError, BudgetExceededError, TransientModelError
 from graphrt.events import Usage
 from graphrt.harness import Agent, AgentReply, Budget, FunctionModel, TokenTracker
 from graphrt.reducers import append
@@ -24,6 +28,9 @@ from .calls import COUNTED
 FULL = os.environ.get("GRAPHRT_FULL") == "1"
 SEEDS: Final = 1_000 if FULL else 30
 TASKS: Final = 64
+ENDS: Final = (*["ok"] * 6, "free", "free", "silent", "billed", "unreadable")
+"""How calls end, as often as the lot falls: with a reply, without an answer, with a reply that has no report, with an
+error and a report, with an error alone."""
 
 
 class State(BaseModel):
@@ -32,11 +39,11 @@ class State(BaseModel):
 
 
 class World:
-    """A model with random latencies, failures and lengths, which remembers what was paid."""
+    """A model with random latencies, failures and lengths, which remembers what was paid, as budgets have to count it."""
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)
-        self.paid = self.flying = 0
+        self.paid = self.flying = self.billed = self.unreported = 0
         self.limit = self.draw.randrange(90, 4_000)
         self.field = self.draw.randrange(90, 4_000)
         self.model = FunctionModel(self._answer, usage=None, profile=COUNTED)
@@ -44,16 +51,21 @@ class World:
     async def _answer(self, _request: Any) -> AgentReply:
         self.flying += 90
         assert self.paid + self.flying <= min(self.limit, self.field)
-        length, fails = self.draw.randrange(81), self.draw.random() < 0.2
+        length, end = self.draw.randrange(81), self.draw.choice(ENDS)
         try:
             for _ in range(self.draw.randrange(5)):
                 await asyncio.sleep(0)
-            if fails:
+            if end == "free":
                 raise TransientModelError("busy", retry_after_s=0.0)
         finally:
             self.flying -= 90
-        self.paid += 10 + length
-        return AgentReply(text="ok", usage=Usage(input_tokens=10, output_tokens=length, calls=1))
+        reported = Usage(input_tokens=10, output_tokens=length, calls=1) if end in ("ok", "billed") else None
+        self.billed += 1
+        self.unreported += reported is None
+        self.paid += 90 if reported is None else reported.total_tokens  # 90: what the call reserved
+        if end in ("billed", "unreadable"):
+            raise BadResponseError("cut", retry_after_s=0.0, billed=True, usage=reported)
+        return AgentReply(text="ok", usage=reported)
 
 
 def fan(world: World, count: int) -> Any:
@@ -71,7 +83,7 @@ def fan(world: World, count: int) -> Any:
                 await asyncio.wait([task])
                 if not task.cancelled():
                     task.result()
-        except (BudgetExceededError, TransientModelError) as error:
+        except (BudgetExceededError, TransientModelError, BadResponseError) as error:
             return {"said": [type(error).__name__]}
         if fails:
             raise ValueError("after the calls")
@@ -105,6 +117,9 @@ def test_budgets_hold_and_all_sums_agree(seed: int) -> None:
     again = Runtime(runtime.graph, store=runtime.store).state("t")
 
     assert len(result.state.said) > TASKS / 2  # handlers of one node merge
-    assert result.usage.total_tokens == tracker.total.total_tokens == again.usage.total_tokens <= world.paid
-    assert result.state.token_budget == again.values.token_budget == world.field - result.usage.total_tokens
+    assert result.usage == tracker.total == again.usage
+    counted = used_amounts(result.usage)
+    assert (counted.tokens, counted.calls) == (world.paid, world.billed)
+    assert result.usage.unreported_calls == world.unreported
+    assert result.state.token_budget == again.values.token_budget == world.field - counted.tokens
     assert TokenTracker().read(runtime.entries("t")).summary() == tracker.summary()

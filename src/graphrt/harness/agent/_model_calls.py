@@ -7,7 +7,7 @@ the budget, the model.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
@@ -81,18 +81,24 @@ class Caller:
         # The same request may come several times in a run: the number tells the calls apart.
         count = self._counts[digest] = self._counts.get(digest, 0) + 1
         source, key = "model", f"{place.path}{digest}#{count}"
+        failed: Sequence[Usage] | None = None
 
         async def fresh() -> ModelResponse:
-            nonlocal source
-            if self._cache is None:
-                return await self._first_that_answers(request, call, key)
-            known_as = (asked_of(self._models[0]), digest)
-            response, hit = await self._cache.get(known_as, lambda: self._first_that_answers(request, call, key))
-            source = "cache" if hit else "model"
-            return response
+            nonlocal source, failed
+            try:
+                if self._cache is None:
+                    return await self._first_that_answers(request, call, key)
+                known_as = (asked_of(self._models[0]), digest)
+                response, hit = await self._cache.get(known_as, lambda: self._first_that_answers(request, call, key))
+                source = "cache" if hit else "model"
+                return response
+            finally:
+                failed = place.host.failed_calls(key)  # before the reply itself is recorded
 
-        place.took.extend(place.host.failed_calls(key))
-        response, known = await place.host.reply(key, fresh)
+        try:
+            response, known = await place.host.reply(key, fresh)
+        finally:
+            place.took.extend(place.host.failed_calls(key) if failed is None else failed)
         self.remembered = known
         if known:
             source = "journal"
@@ -152,13 +158,11 @@ class Caller:
         place, began = self._place, list[StreamItem]()
         call = partial(self._invoke, model, request, key, began)
         if place.ledger is not None:
-            return await spend(
-                place.ledger, request, model.profile, call, key=key, host=place.host, began=began, took=place.took
-            )
+            return await spend(place.ledger, request, model.profile, call, key=key, host=place.host, began=began)
         try:
             return await call()
         except BaseException as error:
-            await count_failed(error, model.profile, key=key, host=place.host, began=began, took=place.took)
+            await count_failed(error, model.profile, key=key, host=place.host, began=began)
             raise
 
     # -- the call ------------------------------------------------------------------------------------------------

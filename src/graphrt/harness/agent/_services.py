@@ -125,7 +125,7 @@ class AgentServices(Protocol):
         ...
 
     def failed_calls(self, key: str) -> Sequence[Usage]:
-        """Return the usage of earlier executions of the call *key* that left no reply, 0 or more."""
+        """Return the usage of each execution of the call *key* so far that left no reply, 0 or more."""
         ...
 
     def before(self, key: str) -> tuple[Amounts, Mapping[str, Amounts]]:
@@ -155,7 +155,7 @@ class AgentServices(Protocol):
 
 
 class StandaloneServices:
-    """The services of an agent outside a graph: they remember nothing, count nothing and can ask no person."""
+    """The services of an agent outside a graph: they remember no reply, and can ask no person."""
 
     def __init__(self, *, deps: Any = None, emit: Callable[[Any], None] | None = None) -> None:
         self.remembers: bool = False
@@ -167,6 +167,7 @@ class StandaloneServices:
         self.known_by: Ledger | None = None
         self.emit: Callable[[Any], None] | None = emit
         self._numbers: dict[str, int] = {}
+        self._failed: dict[str, list[Usage]] = {}
 
     def custom(self, item: Any) -> None:
         """Show *item* among the agent's own items."""
@@ -209,12 +210,13 @@ class StandaloneServices:
         """Run *call* and return its result."""
         return await call()
 
-    async def spent(self, key: str, usage: Usage, model: str | None) -> None:
-        """Do nothing: there are no totals of a task."""
+    async def spent(self, key: str, usage: Usage, model: str | None) -> None:  # noqa: ARG002
+        """Note *usage* for the agent's own total: there are no totals of a task."""
+        self._failed.setdefault(key, []).append(usage)
 
-    def failed_calls(self, key: str) -> Sequence[Usage]:  # noqa: ARG002
-        """Return nothing: there is no earlier execution."""
-        return ()
+    def failed_calls(self, key: str) -> Sequence[Usage]:
+        """Return the usage of the call *key* where it failed and was billed."""
+        return self._failed.get(key, ())
 
     def before(self, key: str) -> tuple[Amounts, Mapping[str, Amounts]]:  # noqa: ARG002
         """Return nothing: there is no earlier execution."""

@@ -50,7 +50,6 @@ async def spend(
     key: str,
     host: AgentServices,
     began: Sequence[Any] = (),
-    took: list[Usage] | None = None,
 ) -> ModelResponse:
     """Make *call* within the budget of *ledger* and of the ledgers above it.
 
@@ -65,7 +64,6 @@ async def spend(
         key: Identifies the request within the task. The host stores the reservation and asks for more under it.
         host: Services of the task, or of an agent outside of a graph.
         began: Gets the items of the answer as they come, if it is streamed.
-        took: Gets the usage of each failed call that was billed, for the agent that makes it; None if none does.
 
     Returns:
         The response. Its usage says what was reserved for what the provider did not report.
@@ -92,7 +90,7 @@ async def spend(
                 hold.commit(hold.want)
             raise  # the coroutine is being closed, and cannot await any more
         except BaseException as error:
-            failed = await count_failed(error, profile, key=key, host=host, began=began, held=hold.want, took=took)
+            failed = await count_failed(error, profile, key=key, host=host, began=began, held=hold.want)
             if failed is None:
                 await host.let_go(key)
             hold.commit(used_amounts(failed))
@@ -123,7 +121,6 @@ async def count_failed(
     host: AgentServices,
     began: Sequence[Any],
     held: Amounts = Amounts(),  # noqa: B008 - a frozen value
-    took: list[Usage] | None = None,
 ) -> Usage | None:
     """Count the call *key* that ended with *error*, if it was billed.
 
@@ -138,7 +135,6 @@ async def count_failed(
         host: Stores the usage, in place of the reservation of the call.
         began: The items of the answer that came.
         held: What was reserved for the call.
-        took: As in `spend`.
 
     Returns:
         The usage of the call, with what was reserved for what the provider did not report; None if the call is free.
@@ -147,18 +143,15 @@ async def count_failed(
     billed = bool(began)
     if isinstance(error, HarnessError):
         billed, reported = billed or error.billed, error.usage
-    if not billed:
+    if not billed or INSTEAD.get() is not None:  # a run that is executed again has the usage from its log
         return None
     if reported is not None and (usage_problem(reported) is not None or not reported.total_tokens):
         reported = None
     usage = _settled(reported, held, profile)
-    if took is not None:
-        took.append(usage)
     watcher = WATCHER.get()
     if watcher is not None:
         watcher.billed(usage)
-    if INSTEAD.get() is None:  # a run that is executed again from its log has it from there
-        await host.spent(key, usage, profile.name)
+    await host.spent(key, usage, profile.name)
     return usage
 
 
