@@ -272,7 +272,7 @@ def _check_usage(harness: Any, reply: Any) -> None:
 
     problem = usage_problem(getattr(reply, "usage", None))
     if problem is not None:
-        raise USAGE_CANNOT_BE_COUNTED(harness=harness, problem=problem)
+        raise USAGE_CANNOT_BE_COUNTED(harness=harness, problem=problem, billed=True)  # the harness has replied
 
 
 def default_tools(harness: Any, task: Task, warnings: list[str]) -> Sequence[str] | None:

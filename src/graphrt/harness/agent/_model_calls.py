@@ -217,7 +217,7 @@ def _checked(response: Any, model: ChatModel) -> ModelResponse:
     """
     problem = _problem(response)
     if problem is not None:
-        raise NOT_A_RESPONSE(model=model.profile.name, problem=problem)
+        raise NOT_A_RESPONSE(model=model.profile.name, problem=problem, billed=True)  # the model has answered
     reply: ModelResponse = response
     if reply.finish_reason == "tool_calls" and not (reply.tool_calls or reply.parts):
         # Its calls were lost on the way. As an answer it would end the run with an empty text.
