@@ -51,7 +51,8 @@ def server() -> Iterator[RawServer]:
 def sent(server: RawServer, way: str, name: str, asked: Any = ASKED, **arguments: Any) -> dict[str, Any]:
     """Return the body of a request; the server's answer does not matter."""
     server.answers(b"{}", media_type="application/json", status=400)
-    model = LiteLLMModel(name, api_base=server.url, **{"api_key": "k", "timeout_s": 10, **arguments})
+    given: dict[str, Any] = {"api_base": server.url, "api_key": "k", "timeout_s": 10, **arguments}
+    model = LiteLLMModel(name, **given)
     made = request(asked, tools=[ToolSpec(name="area")], max_tokens=9)
 
     async def go() -> None:
