@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
 
 import pytest
+from pydantic import BaseModel
 
+from graphrt import END, START, Context, GraphBuilder, Runtime
 from graphrt.harness import (
     Agent,
     AgentReply,
     AssistantMessage,
+    Cassette,
+    ChatModel,
     LiteLLMModel,
+    Message,
     ThinkingBlock,
     ToolCall,
     ToolMessage,
     UserMessage,
     tool,
 )
+from graphrt.reducers import messages
 from graphrt.testing import ChatAnswer, FakeChatServer
 
 from .wires import CROSSED, WAYS, model_for, request
@@ -131,8 +140,78 @@ def test_conversation_goes_on_after_an_empty_answer(model: str) -> None:
         reply = asyncio.run(LiteLLMModel(model, api_base=base, api_key="k").invoke(request(asked)))
 
     body = server.requests[0].body
-    messages = body.get("messages", body.get("input"))
+    written = body.get("messages", body.get("input"))
     assert reply.text == "done"
-    assert [one for one in messages if one["role"] == "assistant"] == (
+    assert [one for one in written if one["role"] == "assistant"] == (
         [{"role": "assistant", "content": ""}] if model == "openai/fake" else []
     )
+
+
+# ------------------------------------------------------------------------- two turns, a person, other processes, cassettes
+
+TURN = ThinkingBlock(provider="google", text="four by four", signature="TURN")
+ENDS = ThinkingBlock(provider="google", signature="ENDS")
+PROVIDERS = [
+    pytest.param(
+        "deepseek/deepseek-v4-pro",
+        replace(THINKS, thinking="TURN"),
+        ChatAnswer(text="16", thinking="ENDS"),
+        id="deepseek",
+    ),
+    pytest.param(
+        "gemini/gemini-3-pro-preview",
+        ChatAnswer(thinking_blocks=(TURN,), tool_calls=(CALL,)),
+        ChatAnswer(text="16", thinking_blocks=(ENDS,)),
+        id="gemini",
+    ),
+]
+
+
+class Talk(BaseModel):
+    said: Annotated[list[Message], messages] = []
+
+
+@tool(approval=True)
+def asking(x: int) -> str:
+    """The area of a square."""
+    return str(x * x)
+
+
+def life(store: str, model: str, server: FakeChatServer, cassette: Cassette | None = None) -> Runtime[Any]:
+    """What a process has: everything new, but for the store."""
+    base = server.gemini_url if model.startswith("gemini") else server.url
+    real: ChatModel = LiteLLMModel(model, api_base=base, api_key="k", timeout_s=10)
+    agent = Agent(real if cassette is None else cassette.model(real), tools=[asking])
+    g = GraphBuilder(Talk, name="talk")
+
+    @g.node(tools=("asking",))
+    async def talk(state: Talk, ctx: Context) -> dict[str, Any]:
+        reply = await ctx.harness.run([*state.said, UserMessage(text="how large?")])
+        return {"said": reply.messages[len(state.said) :]}
+
+    return Runtime(g.add_edge(START, talk).add_edge(talk, END).compile(), store=store, harness=agent)
+
+
+@pytest.mark.parametrize(("model", "first", "last"), PROVIDERS)
+def test_conversation_goes_on_in_other_processes_and_from_a_cassette(
+    tmp_path: Path, model: str, first: ChatAnswer, last: ChatAnswer
+) -> None:
+    def talked(store: str, server: FakeChatServer, cassette: Cassette) -> list[Message]:
+        for _ in range(2):  # two turns: each asks a person, in another process than the one that goes on
+            with life(store, model, server, cassette) as runtime:
+                assert runtime.run({}, thread="t").status == "interrupted"
+            with life(store, model, server, cassette) as runtime:
+                said = runtime.resume("t", answer=True).state.said
+        return said
+
+    first = replace(first, tool_calls=(replace(CALL, name="asking"),))
+    again = replace(first, tool_calls=(replace(CALL, id="call_2", name="asking"),))
+    with FakeChatServer([first, last, again, last]) as server, Cassette(tmp_path / "x", mode="record") as cassette:
+        live = talked(f"sqlite:///{tmp_path / 'live.db'}", server, cassette)
+    with FakeChatServer([]) as silent, Cassette(tmp_path / "x") as cassette:
+        replayed = talked(f"sqlite:///{tmp_path / 'replayed.db'}", silent, cassette)
+
+    assert replayed == live
+    for n, asked in enumerate(server.requests):
+        body = json.dumps(asked.body)
+        assert ("TURN" in body, "ENDS" in body) == (n >= 1, n >= 2)
