@@ -44,7 +44,7 @@ from graphrt.errors._codes.models import (
 )
 from graphrt.errors._error_code import ErrorCode
 from graphrt.harness.litellm._http_exchange import RedirectedError, UnreadableAnswerError
-from graphrt.harness.litellm._wire._failures import Failure
+from graphrt.harness.litellm._wire._failures import UNUSABLE, Failure
 from graphrt.harness.litellm._wire._seen import Seen
 
 _TEXT_CHARS: Final = 500
@@ -238,7 +238,10 @@ _NAMES: Final[tuple[tuple[frozenset[str], ErrorCode[HarnessError]], ...]] = (
         frozenset({"rate_limit_error", "rate_limit_exceeded", "RESOURCE_EXHAUSTED", "throttlingException"}),
         RATE_LIMITED,
     ),
-    (frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MISSING_THOUGHT_SIGNATURE"}), BAD_RESPONSE),
+    (
+        frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MISSING_THOUGHT_SIGNATURE", UNUSABLE}),
+        BAD_RESPONSE,
+    ),
     (frozenset({"invalid_request_error", "INVALID_ARGUMENT", "not_found_error"}), BAD_MODEL_REQUEST),
 )
 """Types and codes of errors within streams, which have no status, with their errors; all others are transient."""

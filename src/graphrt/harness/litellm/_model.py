@@ -341,9 +341,14 @@ class _Call:
         return None if usage is None else replace(usage, cost_usd=self._cost(usage, counted, seen))
 
     def completed(self, reply: ModelResponse, spent: Usage | None) -> ModelResponse:
-        """Return *reply*, as litellm read it, with what was seen below litellm, which wins."""
+        """Return *reply*, as litellm read it, with what was seen below litellm, which wins.
+
+        Raises:
+            RefusalError: The provider's filter held everything back.
+            BadResponseError: The reply is empty, although the model came to its end.
+        """
         seen = self.exchange.seen
-        return replace(
+        complete = replace(
             reply,
             usage=spent,
             finish_reason=self._reason(reply),
@@ -351,6 +356,8 @@ class _Call:
             thinking_blocks=(*reply.thinking_blocks, *seen.blocks),
             provider_parts=tuple(seen.parts),
         )
+        _openai_format.check_reply(complete, clean=self.clean)
+        return complete
 
     def _reason(self, reply: ModelResponse) -> FinishReason:
         """Return why the model stopped."""

@@ -317,6 +317,31 @@ class ReplyBuilder:
         )
 
 
+def check_reply(reply: AgentReply, *, clean: Callable[[str], str] = str) -> None:
+    """Check that a complete reply is an answer. One that was cut off may be empty: its reason says why.
+
+    Args:
+        reply: The complete reply.
+        clean: Removes credentials from the provider's text before it becomes part of an error.
+
+    Raises:
+        RefusalError: The provider's filter held everything back.
+        BadResponseError: The reply is empty, although the model came to its end.
+    """
+    if reply.text or reply.tool_calls:
+        return
+    if reply.finish_reason == "content_filter":
+        raise _refusal("", reply.model, clean)
+    if reply.finish_reason in ("stop", "tool_calls") and not (
+        reply.thinking or reply.thinking_blocks or reply.provider_parts
+    ):
+        raise BAD_RESPONSE(
+            with_status="",
+            reason=f"the answer has no text, tool call or thinking, and its finish reason is {reply.finish_reason!r}.",
+            model=clean(reply.model or ""),
+        )
+
+
 def _refusal(words: str, model: Any, clean: Callable[[str], str]) -> RefusalError:
     name = clean(_text(model))
     reason = f"the model refused to answer: {clean(words)}" if words else "the provider's filter held the answer back"

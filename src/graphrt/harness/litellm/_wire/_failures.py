@@ -16,6 +16,9 @@ _TEXTS: Final = ("message", "Message", "detail", "msg", "error_description", "er
 _CODES: Final = ("code", "type", "status", "__type", "error_type", "reason")
 """Where they put its name."""
 
+UNUSABLE: Final = "unusable_answer"
+"""Name of a failure that the provider did not report: what it sent cannot be used."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
@@ -39,6 +42,11 @@ class ReportedError(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.text)
         self.failure: Final = failure
+
+
+def unusable(text: str) -> ReportedError:
+    """Return the error for an answer that cannot be used; *text* says why."""
+    return ReportedError(Failure(text=text, names=frozenset({UNUSABLE})))
 
 
 def failure_of(body: Any, *, status: int | None = None, streamed: bool = False) -> Failure:
