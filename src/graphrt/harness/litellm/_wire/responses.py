@@ -162,19 +162,20 @@ class Responses(Api):
                     at["delta"] = _BETWEEN + piece
                 self._thought = part
                 yield _event("response.reasoning_summary_text.delta", **at, summary_index=0)
+            case "arguments" if item.is_begun:
+                yield _event("response.function_call_arguments.delta", **at)
             case "arguments":
                 yield from self._begin_call(item)
-                yield _event("response.function_call_arguments.delta", **at)
             case _:
                 pass
 
     def _begin_call(self, item: _Item) -> Iterator[Event]:
-        """Tell litellm that a call begins, once its name is known."""
+        """Tell litellm that a call begins, once its name is known, and what has arrived of its arguments."""
         if not item.is_begun and item.body.get("name"):
             item.is_begun = True
             call = {**_call(item.body, item.number), "arguments": ""}
             yield _event("response.output_item.added", output_index=item.number, item=call)
-            for piece in item.pieces.get(("arguments", 0), ()):  # those that came before the name
+            for piece in item.pieces.get(("arguments", 0), ()):
                 at = {"item_id": f"item_{item.number}", "output_index": item.number}
                 yield _event("response.function_call_arguments.delta", **at, delta=piece)
 

@@ -1,0 +1,312 @@
+"""LiteLLMModel over OpenAI's Responses: whole answers and streams are the same, whatever a server leaves out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+from tests.harness.wires import EVENTS, KEY, WAYS, WIRES, ask, model_for, request
+
+from graphrt.errors import BadResponseError, HarnessError, RateLimitError, RefusalError, TransientModelError
+from graphrt.events import Usage
+from graphrt.harness import (
+    AgentReply,
+    LiteLLMModel,
+    ProviderPart,
+    StreamItem,
+    TextDelta,
+    ThinkingBlock,
+    ThinkingDelta,
+    ToolCall,
+    ToolSpec,
+)
+from graphrt.testing import ChatAnswer, FakeChatServer
+
+pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
+
+CALL: Final = ToolCall(id="c1", name="look", arguments={"x": 4})
+OTHER: Final = ToolCall(id="c2", name="look", arguments_text="{oops")
+USED: Final = Usage(input_tokens=10, output_tokens=5, cached_tokens=3, reasoning_tokens=2)
+DETAILS: Final = ("deltas", "done", "items", "end")
+
+
+def model(server: FakeChatServer, name: str = "gpt-5", **arguments: Any) -> LiteLLMModel:
+    return LiteLLMModel(f"openai/responses/{name}", api_base=server.url, api_key=KEY, timeout_s=10, **arguments)
+
+
+def outcomes(answers: Sequence[ChatAnswer], ways: Sequence[str], **options: Any) -> list[AgentReply | HarnessError]:
+    """What comes of each answer, asked for in its way."""
+    asked = request(tools=[ToolSpec(name="look")], **options)
+
+    async def outcome(of: LiteLLMModel, way: str) -> AgentReply | HarnessError:
+        try:
+            return await ask(of, way, asked)
+        except HarnessError as error:
+            return error
+
+    async def all_of() -> list[AgentReply | HarnessError]:
+        with FakeChatServer(answers) as server:
+            return [await outcome(model(server), way) for way in ways]
+
+    return asyncio.run(all_of())
+
+
+def in_all_ways(answer: ChatAnswer, **options: Any) -> AgentReply:
+    """The reply, which is the same whole and streamed, with every detail of a stream."""
+    answers = [answer, *(replace(answer, stream_detail=detail) for detail in DETAILS)]
+    found = outcomes(answers, ["invoke", *("stream" for _ in DETAILS)], **options)
+    assert [one for one in found if one != found[0]] == []
+    assert isinstance(found[0], AgentReply), found[0]
+    return found[0]
+
+
+def part(kind: str, **data: Any) -> ProviderPart:
+    return ProviderPart(provider="openai", type=kind, data=data)
+
+
+def reasoning(**data: Any) -> ThinkingBlock:
+    return ThinkingBlock(provider="openai", data=data)
+
+
+def streamed(*values: dict[str, Any]) -> ChatAnswer:
+    """A stream of the given events, whose types have no `response.`."""
+    told = [{**value, "type": f"response.{value['type']}"} for value in values]
+    return ChatAnswer(raw=b"".join(b"data: %s\n\n" % json.dumps(one).encode() for one in told), headers=EVENTS)
+
+
+def whole(**response: Any) -> ChatAnswer:
+    return ChatAnswer(raw=json.dumps({"id": "r", "created_at": 1, "status": "completed", **response}).encode())
+
+
+# --------------------------------------------------------------------------------------------------------- one answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (ChatAnswer(text="hi", tool_calls=(CALL, OTHER), usage=USED), "tool_calls"),
+        (ChatAnswer(text="hel", finish_reason="length", usage=None), "length"),
+        (ChatAnswer(text="hel", finish_reason="content_filter"), "content_filter"),
+        (ChatAnswer(text="hi", finish_reason="a_new_one"), "unknown"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_answer_is_the_same_whole_and_in_every_kind_of_stream(answer: ChatAnswer, reason: str) -> None:
+    """Servers leave out the deltas, or all but the complete items, or all but the end. litellm reads deltas only."""
+    reply = in_all_ways(answer)
+
+    assert (reply.text, reply.tool_calls, reply.finish_reason) == (answer.text, answer.tool_calls, reason)
+    assert (reply.usage is None) is (answer.usage is None)
+    if answer.usage is USED:
+        assert reply.usage is not None
+        assert reply.usage.cost_usd
+        assert replace(reply.usage, calls=0, cost_usd=None) == USED
+
+
+def test_citations_and_items_of_hosted_tools_are_parts_in_their_order() -> None:
+    """litellm fails at citations of files and at items that it does not know."""
+    told = (
+        part("web_search_call", action={"type": "search", "query": "oslo"}),
+        part("code_interpreter_call", code="1", container_id="c", outputs=[]),
+        part("mcp_list_tools", server_label="s", tools=[]),
+        part("something_new", x={"y": 1}),
+        part("url_citation", url="https://example.org", title="t", start_index=0, end_index=2),
+        part("file_citation", file_id="f", filename="a.txt", index=1),
+        part("container_file_citation", container_id="c", file_id="f", filename="b", start_index=0, end_index=1),
+        part("file_path", file_id="f", index=1),
+    )
+    reply = in_all_ways(ChatAnswer(text="Oslo", parts=told))
+
+    assert reply.text == "Oslo"
+    assert [one.type for one in reply.provider_parts] == [one.type for one in told]
+    for found, given in zip(reply.provider_parts, told, strict=True):
+        assert {**found.data, **given.data, "type": given.type} == found.data
+
+
+def test_an_answer_of_hosted_items_alone_is_an_answer() -> None:
+    reply = in_all_ways(ChatAnswer(parts=(part("image_generation_call", result="aGk="),)))
+
+    assert (reply.text, len(reply.provider_parts), reply.finish_reason) == ("", 1, "stop")
+
+
+def test_thinking_has_summaries_and_the_text_of_open_models_by_paragraphs() -> None:
+    summaries = reasoning(summary=[{"type": "summary_text", "text": text} for text in ("first", "second")])
+    spoken = reasoning(content=[{"type": "reasoning_text", "text": "hm, well"}])
+    reply = in_all_ways(ChatAnswer(text="x", thinking_blocks=(summaries, spoken)))
+
+    assert reply.thinking == "first\n\nsecond\n\nhm, well"
+    assert [block.text for block in reply.thinking_blocks] == ["first\n\nsecond", "hm, well"]
+    assert [block.id == block.data["id"] for block in reply.thinking_blocks] == [True, True]
+
+
+def test_thinking_of_open_models_is_streamed() -> None:
+    async def go() -> list[StreamItem]:
+        items: list[StreamItem] = []
+        spoken = reasoning(content=[{"type": "reasoning_text", "text": "hm, well"}])
+        with FakeChatServer([ChatAnswer(text="four", thinking_blocks=(spoken,))]) as server:
+            await ask(model(server), "stream", request(), into=items)
+        return items
+
+    *deltas, _ = asyncio.run(go())
+
+    assert [one.text for one in deltas if isinstance(one, ThinkingDelta)] == ["hm", ", ", "we", "ll"]
+    assert [one.text for one in deltas if isinstance(one, TextDelta)] == ["f", "o", "u", "r"]
+
+
+def test_fields_that_repeat_the_request_fail_no_answer() -> None:
+    """litellm checks them against its own types, and fails at others."""
+    output = [{"type": "message", "content": [{"type": "output_text", "text": "hi"}]}]
+    odd: dict[str, Any] = {"tools": 5, "text": "x", "reasoning": [], "truncation": {}, "metadata": [1], "user": {}}
+    response: dict[str, Any] = {"id": "r", "created_at": 1.5, "status": "completed", "output": output, **odd}
+    ended = streamed({"type": "created", "response": response}, {"type": "completed", "response": response})
+    found = outcomes([whole(**response), ended], WAYS)
+
+    assert [one.text if isinstance(one, AgentReply) else one for one in found] == ["hi", "hi"]
+
+
+# ------------------------------------------------------------------------------------------- streams of other servers
+
+ADDED: Final[dict[str, Any]] = {
+    "type": "output_item.added",
+    "output_index": 0,
+    "item": {"type": "function_call", "id": "f", "call_id": "c1", "name": "look", "arguments": ""},
+}
+WHOLE_CALL: Final[dict[str, Any]] = {**ADDED["item"], "arguments": '{"x": 4}'}
+DELTA: Final = {"type": "function_call_arguments.delta", "output_index": 0, "item_id": "f"}
+ENDED: Final[dict[str, Any]] = {"type": "completed", "response": {"id": "r", "created_at": 1, "status": "completed"}}
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        # The end does not repeat the items.
+        (ADDED, {**DELTA, "delta": '{"x": '}, {**DELTA, "delta": "4}"}),
+        (ADDED, {"type": "function_call_arguments.done", "output_index": 0, "arguments": '{"x": 4}'}),
+        # Empty pieces, at which litellm fails, and an item that is complete without having begun.
+        (ADDED, {**DELTA, "delta": ""}, {"type": "output_item.done", "output_index": 0, "item": WHOLE_CALL}),
+        ({"type": "output_item.done", "output_index": 0, "item": WHOLE_CALL},),
+        # Arguments as an object, or with the first event; pieces before the name.
+        ({**ADDED, "item": {**WHOLE_CALL, "arguments": {"x": 4}}},),
+        ({**DELTA, "delta": '{"x": 4}'}, {"type": "output_item.done", "output_index": 0, "item": WHOLE_CALL}),
+        # Another id of the item in each event.
+        (
+            ADDED,
+            {**DELTA, "item_id": "g", "delta": '{"x": 4}'},
+            {"type": "output_item.done", "output_index": 0, "item": {**WHOLE_CALL, "id": "h"}},
+            {**ENDED, "response": {**ENDED["response"], "output": [{**WHOLE_CALL, "id": "i"}]}},
+        ),
+        # Unknown events, and unknown items before the call.
+        (
+            {"type": "new.thing", "x": 1},
+            {"type": "output_item.added", "output_index": 0, "item": {"type": "new"}},
+            {**ADDED, "output_index": 1},
+            {**DELTA, "output_index": 1, "delta": '{"x": 4}'},
+        ),
+    ],
+)
+def test_a_call_is_complete_however_a_stream_tells_it(events: tuple[dict[str, Any], ...]) -> None:
+    (reply,) = outcomes([streamed(*events, ENDED)], ["stream"])
+
+    assert isinstance(reply, AgentReply), reply
+    assert [(call.id, call.name, call.arguments) for call in reply.tool_calls] == [("c1", "look", {"x": 4})]
+    assert reply.finish_reason == "tool_calls"
+
+
+@pytest.mark.parametrize(
+    ("events", "problem"),
+    [
+        ((ADDED,), "not complete"),
+        ((ADDED, {**DELTA, "delta": '{"x": '}), "not complete"),
+        (({"type": "output_item.done", "item": {**WHOLE_CALL, "name": ""}},), "without a name"),
+        ((ADDED, {**DELTA, "delta": '{"y'}, {"type": "output_item.done", "item": WHOLE_CALL}), "differs"),
+    ],
+)
+def test_a_call_that_does_not_arrive_as_a_whole_is_a_bad_response(
+    events: tuple[dict[str, Any], ...], problem: str
+) -> None:
+    told = [{"output_index": 0, **event} for event in events]
+    (error,) = outcomes([streamed(*told, ENDED)], ["stream"])
+
+    assert type(error) is BadResponseError
+    assert problem in str(error)
+    assert error.billed
+
+
+def test_calls_that_a_server_only_numbers_have_the_ids_of_their_items() -> None:
+    """The next response of such a server begins with call_0 again."""
+    found = outcomes([whole(output=[{**WHOLE_CALL, "call_id": "call_0"}])], ["invoke"])
+
+    assert [call.id for one in found if isinstance(one, AgentReply) for call in one.tool_calls] == ["f"]
+
+
+def test_a_block_of_reasoning_names_the_call_that_it_precedes_unless_that_is_the_first() -> None:
+    thought: dict[str, Any] = {"type": "reasoning", "id": "r1", "summary": [], "encrypted_content": "s1"}
+    output: list[dict[str, Any]] = [
+        thought,
+        WHOLE_CALL,
+        {**thought, "id": "r2"},
+        {**WHOLE_CALL, "id": "g", "call_id": "c2"},
+    ]
+    (reply,) = outcomes([whole(output=output)], ["invoke"])
+
+    assert isinstance(reply, AgentReply), reply
+    assert [(block.id, block.signature, block.data.get("call_id")) for block in reply.thinking_blocks] == [
+        ("r1", "s1", None),
+        ("r2", "s1", "c2"),
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------------- failures
+
+
+@pytest.mark.parametrize("detail", DETAILS)
+def test_a_refusal_is_a_refusal_whole_and_streamed(detail: Any) -> None:
+    """litellm has no place for it, so that the answer was an empty one."""
+    answer = ChatAnswer(refusal="I cannot do that", usage=USED, stream_detail=detail)
+    for error in outcomes([answer, answer], WAYS):
+        assert type(error) is RefusalError
+        assert "I cannot do that" in str(error)
+        assert error.billed
+        assert error.usage is not None
+        assert error.usage.input_tokens == 10
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [("server_error", TransientModelError), ("rate_limit_exceeded", RateLimitError)],
+)
+def test_a_response_that_failed_is_the_same_error_whole_and_streamed(code: str, kind: type[HarnessError]) -> None:
+    failed = ChatAnswer(error={"code": code, "message": "no luck"}, error_after=2)
+    found = outcomes([failed, failed, replace(failed, error_event=True)], ["invoke", "stream", "stream"])
+
+    assert {type(error) for error in found} == {kind}
+    assert all("no luck" in str(error) for error in found)
+
+
+@pytest.mark.parametrize("status", ["queued", "in_progress", "cancelled"])
+def test_a_response_without_an_answer_yet_is_a_bad_response(status: str) -> None:
+    response: dict[str, Any] = {"id": "r", "created_at": 1, "status": status, "background": True, "output": []}
+    found = outcomes([whole(**response), streamed({"type": "completed", "response": response})], WAYS)
+
+    assert {type(error) for error in found} == {BadResponseError}
+    assert all(f"its status is '{status}'" in str(error) and "background" in str(error) for error in found)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("wire", [*WIRES, "responses"])
+def test_an_answer_without_anything_is_a_bad_response(wire: str, way: str) -> None:
+    """Its reason says that the model came to an end, so that it cannot be taken for one that was cut off."""
+
+    async def go() -> None:
+        with FakeChatServer([ChatAnswer(), ChatAnswer(finish_reason="length")]) as server:
+            of = model(server) if wire == "responses" else model_for(wire, server)
+            with pytest.raises(BadResponseError, match="no text, tool call or thinking") as caught:
+                await ask(of, way, request())
+            assert caught.value.billed
+            assert (await ask(of, way, request())).finish_reason == "length"
+
+    asyncio.run(go())
