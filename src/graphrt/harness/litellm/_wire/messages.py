@@ -1,7 +1,8 @@
 """Anthropic's messages.
 
 litellm estimates the tokens of thinking where Claude reports none (`_build_completion_token_details`), takes a turn that
-was paused for one that was cut off (`_FINISH_REASON_MAP`), and drops citations and the blocks of hosted tools.
+was paused for one that was cut off (`_FINISH_REASON_MAP`), fails without `usage`, and drops citations and the blocks of
+hosted tools.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Messages(Api):
         self._counted(body.get("usage"))
         for block in mappings(body.get("content")):
             self._note(block)
-        return body
+        return body if mapping(body.get("usage")) else {**body, "usage": {"input_tokens": 0, "output_tokens": 0}}
 
     def event(self, event: Event, value: Any) -> Iterable[Event]:
         events = super().event(event, value)
