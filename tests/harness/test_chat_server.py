@@ -11,7 +11,7 @@ import pytest
 
 from graphrt.errors import InputError, ScriptError
 from graphrt.events import Usage
-from graphrt.harness import AgentReply, ThinkingBlock, ToolCall
+from graphrt.harness import AgentReply, ProviderPart, ThinkingBlock, ToolCall
 from graphrt.testing import ChatAnswer, FakeChatServer
 
 
@@ -341,6 +341,59 @@ def test_streamed_thinking_ends_with_its_signature() -> None:
         {"type": "signature_delta", "signature": "s"},
         {"type": "text_delta", "text": "x"},
     ]
+
+
+def test_parts_of_anthropic_are_citations_of_the_text_or_blocks_before_it() -> None:
+    cited = {"type": "web_search_result_location", "url": "https://example.org", "cited_text": "large"}
+    search = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "oslo"}}
+    parts = tuple(
+        ProviderPart(provider=provider, type=one["type"], data={key: one[key] for key in one if key != "type"})
+        for provider, one in (("anthropic", cited), ("anthropic", search), ("openai", search))
+    )
+    with FakeChatServer([ChatAnswer(text="Oslo", parts=parts, pieces=1)] * 2) as server:
+        content = json.loads(post_messages(server)[1])["content"]
+        events = post_messages(server, stream=True)[1].decode().split("\n\n")[:-1]
+
+    told = [json.loads(event.split("data: ")[1]) for event in events]
+    assert content == [search, {"type": "text", "text": "Oslo", "citations": [cited]}]
+    assert [event["content_block"] for event in told if "content_block" in event] == [
+        {**search, "input": {}},
+        {"type": "text", "text": ""},
+    ]
+    assert [event["delta"] for event in told if event["type"] == "content_block_delta"] == [
+        {"type": "input_json_delta", "partial_json": '{"query": "oslo"}'},
+        {"type": "text_delta", "text": "Oslo"},
+        {"type": "citations_delta", "citation": cited},
+    ]
+
+
+def test_error_within_messages_is_an_event_after_which_nothing_follows() -> None:
+    with FakeChatServer([ChatAnswer.failure(529, "busy", after=4)]) as server:
+        status, data = post_messages(server, stream=True)
+
+    *before, last = data.decode().split("\n\n")[:-1]
+    assert (status, len(before), last.split("\n")[0]) == (200, 4, "event: error")
+    assert json.loads(last.split("data: ")[1])["error"] == {"type": "overloaded_error", "message": "busy"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/chat/completions", "/responses", "/messages", "/models/m:generateContent", "/models/m:streamGenerateContent"],
+)
+def test_reply_in_a_script_is_an_answer_on_every_wire(path: str) -> None:
+    reply = AgentReply(
+        text="Oslo",
+        tool_calls=(ToolCall(id="c1", name="area", arguments={"x": 4}),),
+        thinking="hm",
+        thinking_blocks=(ThinkingBlock(text="hm", signature="s"),),
+        provider_parts=(ProviderPart(provider="other", type="t", data={}),),
+    )
+    with FakeChatServer([reply] * 2) as server:
+        for streamed in (False, True):
+            contents = [{"parts": [{"text": "hi"}]}]
+            status, _, data = post(server, path, input="hi", contents=contents, stream=streamed)
+            assert status == 200
+            assert all(said in data for said in (b'"O', b'"h', b'"area"'))
 
 
 def test_reply_in_a_script_brings_its_blocks() -> None:

@@ -119,6 +119,15 @@ def test_items_of_the_answer_have_their_documented_fields(client: OpenAI) -> Non
     }
 
 
+def test_reasoning_item_may_stand_before_a_later_call(client: OpenAI) -> None:
+    blocks = (ThinkingBlock(text="a"), ThinkingBlock(text="b", provider="openai", data={"call_id": "c2"}))
+    with FakeChatServer([ChatAnswer(thinking_blocks=blocks, tool_calls=(CALL, replace(CALL, id="c2")))]) as server:
+        items = whole(client, server).output
+
+    assert [item.type for item in items] == ["reasoning", "function_call"] * 2
+    assert (items[2].summary[0].text, items[3].call_id, hasattr(items[2], "call_id")) == ("b", "c2", False)
+
+
 def test_encrypted_reasoning_is_sent_only_to_those_who_ask(client: OpenAI) -> None:
     with FakeChatServer([EVERYTHING, THINKS]) as server:
         silent = whole(client, server).output[0]
@@ -246,6 +255,7 @@ def test_items_that_come_back_as_they_were_are_taken() -> None:
             "Invalid value: 'input_",
         ),
         ([ASKED, {**BARE, "id": "call_1"}, RESULT], 400, "Expected an ID that begins with 'fc'."),
+        ([ASKED, {**BARE, "call_id": "c" * 65}, RESULT], 400, "Expected a string with maximum length 64"),
     ],
 )
 def test_input_that_openai_refuses_is_refused(items: list[Any], status: int, why: str) -> None:

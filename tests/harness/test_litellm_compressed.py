@@ -14,7 +14,8 @@ from tests.harness.wires import EVENTS, ask, model_for, request
 
 from graphrt.errors import BadResponseError, HarnessError, RateLimitError, TransientModelError
 from graphrt.harness.litellm import _http_exchange
-from graphrt.testing import ChatAnswer, ChatRequest, FakeChatServer, _anthropic_wire, _openai_wire
+from graphrt.testing import ChatAnswer, ChatRequest, FakeChatServer, _anthropic_wire
+from graphrt.testing._openai_wire import OPENAI
 
 pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
 
@@ -63,7 +64,7 @@ def failure_of(wire: str, way: str, answer: ChatAnswer, **arguments: Any) -> Har
 
 
 def written(wire: str, text: str) -> bytes:
-    document = {"openai": _openai_wire.document, "anthropic": _anthropic_wire.document}[wire]
+    document = {"openai": OPENAI.document, "anthropic": _anthropic_wire.document}[wire]
     return document(ChatAnswer(text=text), ASKED)
 
 

@@ -29,7 +29,8 @@ from graphrt.errors import (
 from graphrt.events import Usage
 from graphrt.harness import Agent, AgentReply, Budget, StreamItem, ToolCall, ToolSpec
 from graphrt.harness.litellm import _client
-from graphrt.testing import ChatAnswer, ChatRequest, FakeChatServer, _anthropic_wire, _openai_wire
+from graphrt.testing import ChatAnswer, ChatRequest, FakeChatServer, _anthropic_wire
+from graphrt.testing._openai_wire import OPENAI
 
 pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
 
@@ -358,7 +359,7 @@ def unescaped(line: bytes) -> bytes:
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_letters_that_are_cut_between_bytes_arrive_whole(wire: str, size: int) -> None:
     text = "naïve 日本語 🍵"
-    events = {"openai": _openai_wire.events, "anthropic": _anthropic_wire.events}[wire]
+    events = {"openai": OPENAI.events, "anthropic": _anthropic_wire.events}[wire]
     asked = ChatRequest(method="POST", path="/", headers={}, body={})
     lines = b"".join(events(ChatAnswer(text=text, pieces=2), asked)).split(b"\n")
     body = b": hello\n\n" + b"\n".join(map(unescaped, lines))

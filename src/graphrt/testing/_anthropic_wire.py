@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from graphrt.events import Usage
 from graphrt.testing._anthropic_thinking import blocks_of, wire_block
-from graphrt.testing.chat_answers import ChatAnswer, ChatRequest, cut, parsed_arguments, spent
+from graphrt.testing.chat_answers import ChatAnswer, ChatRequest, cut, parsed_arguments, reason_of, spent
 
 _REASONS: Final[Mapping[str, str]] = {
     "stop": "end_turn",
@@ -44,9 +44,11 @@ def failure(answer: ChatAnswer) -> bytes:
 
 def document(answer: ChatAnswer, request: ChatRequest) -> bytes:
     """Return the whole answer as one JSON document."""
-    content = [wire_block(block) for block in blocks_of(answer)]
+    content = [*map(wire_block, blocks_of(answer)), *_hosted(answer)]
     if answer.text:
-        content.append({"type": "text", "text": answer.text})
+        content.append(
+            {"type": "text", "text": answer.text, **({"citations": cited} if (cited := _citations(answer)) else {})}
+        )
     content += [
         {"type": "tool_use", "id": call.id, "name": call.name, "input": parsed_arguments(call)}
         for call in answer.tool_calls
@@ -92,11 +94,32 @@ def _blocks(answer: ChatAnswer) -> Iterator[tuple[dict[str, Any], list[dict[str,
         deltas = _deltas("thinking", thought.text, answer.pieces)
         sealed = {"type": "signature_delta", "signature": thought.signature}
         yield {"type": "thinking", "thinking": "", "signature": ""}, [*deltas, sealed]
+    for block in _hosted(answer):
+        if "input" in block:
+            yield (
+                {**block, "input": {}},
+                _deltas("input_json", json.dumps(block["input"]), answer.pieces, name="partial_json"),
+            )
+        else:
+            yield block, []
     if answer.text:
-        yield {"type": "text", "text": ""}, _deltas("text", answer.text, answer.pieces)
+        cited = [{"type": "citations_delta", "citation": citation} for citation in _citations(answer)]
+        yield {"type": "text", "text": ""}, [*_deltas("text", answer.text, answer.pieces), *cited]
     for call in answer.tool_calls:
         use: dict[str, Any] = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
         yield use, _deltas("input_json", call.arguments_text, answer.pieces, name="partial_json")
+
+
+def _citations(answer: ChatAnswer) -> list[dict[str, Any]]:
+    """Return the citations of the text, 0..n."""
+    parts = [part for part in answer.parts if part.provider == "anthropic" and part.type.endswith("_location")]
+    return [{"type": part.type, **part.data} for part in parts]
+
+
+def _hosted(answer: ChatAnswer) -> list[dict[str, Any]]:
+    """Return the blocks of tools that Anthropic makes itself, 0..n."""
+    parts = [part for part in answer.parts if part.provider == "anthropic" and not part.type.endswith("_location")]
+    return [{"type": part.type, **part.data} for part in parts]
 
 
 def _deltas(kind: str, value: str, most: int, *, name: str | None = None) -> list[dict[str, Any]]:
@@ -120,11 +143,11 @@ def _usage(answer: ChatAnswer, request: ChatRequest) -> dict[str, Any] | None:
     }
 
 
-def _reason(answer: ChatAnswer) -> str:
+def _reason(answer: ChatAnswer) -> str | None:
     if answer.refusal is not None:
         return "refusal"
-    said = answer.finish_reason or ("tool_calls" if answer.tool_calls else "stop")
-    return _REASONS.get(said, said)
+    said = reason_of(answer)
+    return None if said is None else _REASONS.get(said, said)
 
 
 def _head(request: ChatRequest) -> dict[str, Any]:

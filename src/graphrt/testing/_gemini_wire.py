@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from graphrt.events import Usage
 from graphrt.harness.messages import ThinkingBlock, ToolCall
-from graphrt.testing.chat_answers import ChatAnswer, ChatRequest, cut, parsed_arguments, spent
+from graphrt.testing.chat_answers import ChatAnswer, ChatRequest, cut, parsed_arguments, reason_of, spent
 
 _REASONS: Final[Mapping[str, str]] = {
     "stop": "STOP",
@@ -131,9 +131,8 @@ def _body(answer: ChatAnswer, request: ChatRequest, parts: list[dict[str, Any]],
         body["promptFeedback"] = {**blocked, **({"blockReasonMessage": answer.refusal} if answer.refusal else {})}
     else:
         candidate: dict[str, Any] = {"content": {"parts": parts, "role": "model"} if parts else {"role": "model"}}
-        reason = _reason(answer) if last else ""
-        if reason:
-            candidate["finishReason"] = reason
+        if last and (said := reason_of(answer)) is not None:
+            candidate["finishReason"] = _REASONS.get(said, said)
         candidate["index"] = 0
         if last:
             metadata = [one for one in answer.parts if one.provider == "google" and _beside(one.type)]
@@ -142,11 +141,6 @@ def _body(answer: ChatAnswer, request: ChatRequest, parts: list[dict[str, Any]],
     if (usage := _usage(answer, request, last=last)) is not None:
         body["usageMetadata"] = usage
     return {**body, "modelVersion": request.model or "fake", "responseId": "fake"}
-
-
-def _reason(answer: ChatAnswer) -> str:
-    said = "stop" if answer.finish_reason is None else answer.finish_reason
-    return _REASONS.get(said, said)
 
 
 def _usage(answer: ChatAnswer, request: ChatRequest, *, last: bool) -> dict[str, Any] | None:

@@ -28,6 +28,10 @@ _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
 """Type of an item to the fields that it must have."""
 
 
+_MAX_ID: Final = 64
+"""Maximum length of a call's id."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentResponse:
     """A response that the server has sent."""
@@ -79,6 +83,12 @@ def _badly_formed(items: Sequence[Any]) -> Iterator[ChatAnswer]:
                         code="invalid_value",
                         param=f"input[{place}].content[{n}]",
                     )
+        if len(str(item.get("call_id") or "")) > _MAX_ID:
+            yield _refused(
+                f"Invalid 'input[{place}].call_id': string too long. Expected a string with maximum length {_MAX_ID}, "
+                f"but got a string with length {len(str(item['call_id']))} instead.",
+                code="string_above_max_length",
+            )
         if _kind(item) == "function_call" and not str(item.get("id") or "fc").startswith("fc"):
             yield _refused(
                 f"Invalid 'input[{place}].id': '{item['id']}'. Expected an ID that begins with 'fc'.",

@@ -97,6 +97,7 @@ def output(answer: ChatAnswer, request: ChatRequest) -> list[dict[str, Any]]:
     items += [_hosted(part) for part in parts if part.type not in _ANNOTATIONS]
     items += _message(answer, [part for part in parts if part.type in _ANNOTATIONS])
     items += [_function_call(call) for call in answer.tool_calls]
+    items = _placed(items)
     include: Any = request.body.get("include")
     sealing = is_list(include) and "reasoning.encrypted_content" in include
     for place, item in enumerate(items):
@@ -108,6 +109,19 @@ def output(answer: ChatAnswer, request: ChatRequest) -> list[dict[str, Any]]:
         else:  # the API leaves it out unless the request asks for it
             item.pop("encrypted_content", None)
     return items
+
+
+def _placed(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return *items* with each reasoning item before the call that it names, which `ThinkingBlock.data` may do."""
+    named = [item for item in items if item["type"] == "reasoning" and "call_id" in item]
+    placed: list[dict[str, Any]] = []
+    for item in items:
+        if item["type"] != "reasoning":
+            placed += [one for one in named if one["call_id"] == item.get("call_id")]
+        placed += [] if item in named else [item]
+    for item in named:
+        del item["call_id"]  # no field of the API
+    return placed
 
 
 def _message(answer: ChatAnswer, annotations: list[ProviderPart]) -> list[dict[str, Any]]:

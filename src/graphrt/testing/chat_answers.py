@@ -84,7 +84,7 @@ class ChatAnswer:
     """Text of the model's refusal; None if it does not refuse. For Gemini, the prompt is then blocked, without a
     candidate: `finish_reason` is the `blockReason` (None: SAFETY), the text its message."""
     thinking: str = ""
-    """The model's thinking, sent before the text."""
+    """The model's thinking, sent before the text: `reasoning_content` in chat completions, `reasoning` in some dialects."""
     thinking_blocks: tuple[ThinkingBlock, ...] = ()
     """The thinking in blocks. If empty, `thinking` is sent as one block.
 
@@ -92,11 +92,16 @@ class ChatAnswer:
     item before the answer: `text` is its summary, `signature` its `encrypted_content`. As the API does, the server
     sends `encrypted_content` (its own, if there is no signature) only if `include` of the request asks for it. The
     `data` of a block with `provider="openai"` are further fields, such as a summary of several parts, or the readable
-    reasoning of open models: `{"content": [{"type": "reasoning_text", "text": "..."}]}`.
+    reasoning of open models: `{"content": [{"type": "reasoning_text", "text": "..."}]}`. A `call_id` among them puts
+    the item directly before this call.
 
     For Gemini, `text` is a part with `"thought": true`, and the last `signature` is the `thoughtSignature` of the first
     call, or of the text if there are no calls. First calls without one are signed by the server, but not for models
     whose names begin with gemini-1 or gemini-2. The `data` of a block with `provider="google"` are a whole part.
+
+    For OpenRouter, each block is one of the `reasoning_details`: its text with its signature, or, without a text, its
+    signature as encrypted data. The `data` of a block with `provider="openrouter"` are a whole one, or `{"reasoning_details":
+    [...]}`. Other chat completions have the texts of the blocks if `thinking` is empty.
     """
     parts: tuple[ProviderPart, ...] = field(default=(), hash=False)
     """Citations, and calls of tools that the provider makes itself, in the form of the API. Only those with the
@@ -110,6 +115,13 @@ class ChatAnswer:
     Gemini (`provider="google"`): a field of the candidate, whose type ends in `Metadata` (`groundingMetadata`,
     `citationMetadata`, `urlContextMetadata`); or a part of the content before the text, such as type `executableCode`
     with `{"language": "PYTHON", "code": "..."}`.
+
+    Anthropic (`provider="anthropic"`): a citation of the text, whose type ends in `_location`; or a block before the
+    text, such as type `server_tool_use` with `{"id": "...", "name": "web_search", "input": {...}}`.
+
+    Chat completions: an annotation of the message (`"openai"`, `"openrouter"`), with the data as above; a part of the
+    content (`"mistral"`), such as type `reference` with `{"reference_ids": [1]}`, which stands between pieces of the
+    text; an executed tool (`"groq"`).
     """
     status: int = 200
     """HTTP status."""
@@ -120,10 +132,12 @@ class ChatAnswer:
     the API. None sends the error with its status, in place of an answer.
 
     In OpenAI's Responses the error is the event `response.failed`, and a whole answer is then a document of status 200
-    with `"status": "failed"`.
+    with `"status": "failed"`. For OpenRouter it is beside the choice of the last event, and in the choice of a whole
+    answer with status 200. All others have whole answers with the error and its status.
     """
     error_event: bool = False
-    """In streams of OpenAI's Responses, send the error as the event `error` in place of `response.failed`."""
+    """In streams, send the error as an event of its own: `error` in place of `response.failed` in OpenAI's Responses,
+    and without a choice for OpenRouter."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
     """Further HTTP headers."""
     raw: bytes | None = None
@@ -159,6 +173,7 @@ class ChatAnswer:
         code: str | None = None,
         retry_after: float | str | None = None,
         after: int | None = None,
+        fields: Mapping[str, Any] | None = None,
     ) -> ChatAnswer:
         """Return an error in the form of the wire format.
 
@@ -171,9 +186,10 @@ class ChatAnswer:
             retry_after: Value of the header Retry-After: seconds or an HTTP date; None leaves it out. Gemini has it as
                 the `retryDelay` of a `RetryInfo`, in place of the header.
             after: Number of events of a stream before the error (`error_after`), of the answer "one two three four".
+            fields: Further fields of the error, such as Groq's `failed_generation` or OpenRouter's `metadata`.
         """
         headers = {} if retry_after is None else {"Retry-After": f"{retry_after}"}
-        error = {"message": message, "type": type, "code": code, "param": None}
+        error = {"message": message, "type": type, "code": code, "param": None, **(fields or {})}
         text = "" if after is None else "one two three four"
         return cls(text=text, status=status, error=error, error_after=after, headers=headers)
 
@@ -347,6 +363,13 @@ def spent(answer: ChatAnswer, request: ChatRequest) -> Usage | Mapping[str, Any]
     asked = sum(len(text.split()) for _, text in conversation(request.body))
     told = len(answer.text.split()) + sum(len(call.arguments_text.split()) for call in answer.tool_calls)
     return Usage(input_tokens=asked, output_tokens=told)
+
+
+def reason_of(answer: ChatAnswer) -> str | None:
+    """Return the finish reason in the words of chat completions, or as it is sent; None sends none."""
+    if answer.finish_reason is None:
+        return "tool_calls" if answer.tool_calls else "stop"
+    return answer.finish_reason or None
 
 
 def parsed_arguments(call: ToolCall) -> Any:

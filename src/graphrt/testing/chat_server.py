@@ -15,10 +15,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from select import select
 from socket import MSG_PEEK, SHUT_RDWR, socket
 from types import ModuleType
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self, TypeAlias
 
 from graphrt._arguments import is_list, is_mapping
 from graphrt.errors import ScriptError
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.testing_doubles import (
     NOT_A_CHAT_REQUEST,
     SERVER_FUNCTION_FAILED,
@@ -33,13 +34,15 @@ from graphrt.harness.script import Expectation
 from graphrt.testing import (
     _anthropic_thinking,
     _anthropic_wire,
+    _chat_messages,
     _gemini_contents,
     _gemini_wire,
     _openai_schema,
-    _openai_wire,
     _responses_input,
     _responses_wire,
 )
+from graphrt.testing._chat_dialects import DIALECTS
+from graphrt.testing._openai_wire import OPENAI, ChatCompletions, thinking_of
 from graphrt.testing._responses_input import SentResponse
 from graphrt.testing.chat_answers import (
     Answering,
@@ -55,14 +58,20 @@ from graphrt.testing.chat_answers import (
 
 __all__ = ["ChatAnswer", "ChatRequest", "FakeChatServer"]
 
-_WIRES: Final[Mapping[str, ModuleType]] = {
-    "/chat/completions": _openai_wire,
+Dialect: TypeAlias = Literal["openai", "mistral", "groq", "deepseek", "openrouter", "ollama", "llama.cpp"]
+"""A server whose chat completions have fields of their own."""
+
+_Wire: TypeAlias = ModuleType | ChatCompletions
+"""What encodes answers: a module, or for chat completions an object, which has a dialect."""
+
+_WIRES: Final[Mapping[str, _Wire]] = {
+    "/chat/completions": OPENAI,
     "/responses": _responses_wire,
     "/v1/messages": _anthropic_wire,
     ":generateContent": _gemini_wire,
     ":streamGenerateContent": _gemini_wire,
 }
-"""End of a path to the module that encodes its answers."""
+"""End of a path to what encodes its answers."""
 _MOST_TOLD: Final = 12
 """How many unused items of a script an error lists."""
 
@@ -84,14 +93,14 @@ class FakeChatServer:
     Use it as a context manager. A request that the script does not expect gets status 400. The end of the `with` block
     raises if there was such a request, or if answers are left over.
 
-    A request that the real API would refuse gets status 400 too, and no answer of the script. In Anthropic's format it
-    is one that does not return thinking blocks as they were sent. In OpenAI's formats it is one that asks for a strict
-    output with a schema that strict mode does not support. In that of Responses it is also one with a call that has no
-    result, or a result that has no call; with an item that lacks a field; or with a reasoning item that was changed, or
-    that is without the item that followed it; an item that is sent with its id needs the reasoning before it. An
-    unstored reasoning item without its `encrypted_content` gets status 404. In Gemini's format it is one whose function
-    calls and responses do not follow each other, that has an empty part, or that does not return the signature of the
-    first call of a step of the current turn.
+    A request that the real API would refuse gets status 400 too, and no answer of the script:
+
+    | Format | Refused |
+    |---|---|
+    | OpenAI's chat completions | a schema that is sent as strict, and that strict mode does not support; a message of the assistant without content and calls; a call without its result, or a result without its call |
+    | OpenAI's Responses | the same schemas; calls and results that do not belong to each other; items that lack a field; a reasoning item that was changed, or that comes without the item that followed it; an item with its id, but without the reasoning before it. A reasoning item that is neither stored nor encrypted gets status 404 |
+    | Anthropic's messages | thinking blocks that do not come back as they were sent |
+    | Gemini's generateContent | calls and responses that do not follow each other; an empty part; a changed signature, or a first call of a step of the current turn without the one it was sent with |
 
     Args:
         script: 0..n answers, the mapping of rules, or a function from a `ChatRequest` to an answer. A text, a `ToolCall` or an `AgentReply` is made into an answer.
@@ -101,9 +110,19 @@ class FakeChatServer:
         strict_schemas: Refuse schemas as OpenAI does. Other servers with OpenAI's format accept them.
         check_calls: Count a scripted call of a tool that does not fit the tool's schema in the request as an
             unexpected request. False for a test of such a call.
+        dialect: Whose chat completions these are: OpenAI's, or those of a server that has fields of its own.
+
+    | Dialect | What differs from OpenAI |
+    |---|---|
+    | `mistral` | content is a list of parts if there is thinking or a reference; `num_cached_tokens`; usage in streams unasked; ids of calls have nine letters and digits, others are refused |
+    | `groq` | `reasoning`; calls in one piece; usage in streams in `x_groq`; errors in streams as events with the name `error` |
+    | `deepseek` | `reasoning_content`, which is refused to be left out where it preceded calls; cache hits and misses |
+    | `openrouter` | `reasoning` and `reasoning_details`; `native_finish_reason`; comments; errors in the choice of a whole answer, and beside it in a stream |
+    | `ollama` | `reasoning`; never a null content; calls in one piece; usage without details |
+    | `llama.cpp` | `timings`; usage without details; the status as code of an error |
 
     Raises:
-        InputError: An item of the script cannot be made into an answer.
+        InputError: An item of the script cannot be made into an answer, or there is no such dialect.
 
     Source:
         The wire formats are those of POST /v1/chat/completions, POST /v1/responses, POST /v1/messages, and POST
@@ -120,6 +139,7 @@ class FakeChatServer:
         strict: bool = True,
         strict_schemas: bool = True,
         check_calls: bool = True,
+        dialect: Dialect = "openai",
     ) -> None:
         if isinstance(script, Mapping):
             rules, script = {**script, **(rules or {})}, ()
@@ -131,7 +151,11 @@ class FakeChatServer:
         self._strict_schemas = strict_schemas
         self._check_calls = check_calls
         self._requests: list[ChatRequest] = []
+        if dialect not in DIALECTS:
+            raise INVALID_ARGUMENT(argument="dialect", value=dialect, wanted=f"one of {', '.join(map(repr, DIALECTS))}")
+        self._dialect: Final = dialect
         self._sealed: list[ThinkingBlock] = []
+        self._thought: set[str] = set()
         self._responses: list[SentResponse] = []
         self._parts: list[dict[str, Any]] = []
         self._lock = threading.RLock()  # a rule may read `requests` while it is asked
@@ -239,7 +263,7 @@ class FakeChatServer:
 
     def _take(self, request: ChatRequest) -> ChatAnswer:
         """Record *request* and return its answer; status 400 if the API would refuse it or the script lacks it."""
-        wire = _wire_of(request) if request.method == "POST" else None
+        wire = self._wire_of(request) if request.method == "POST" else None
         found: Any = None
         with self._lock:
             self._requests.append(request)
@@ -266,9 +290,16 @@ class FakeChatServer:
                 self._responses.append(SentResponse(output=items, stored=request.body.get("store") is not False))
             elif wire is _gemini_wire:
                 self._parts += _gemini_wire.sent_parts(answer, request)
+            elif isinstance(wire, ChatCompletions) and thinking_of(answer):
+                self._thought |= {call.id for call in answer.tool_calls}
         return answer
 
-    def _refusal(self, wire: ModuleType | None, body: Mapping[str, Any]) -> ChatAnswer | None:
+    def _wire_of(self, request: ChatRequest) -> _Wire | None:
+        """Return what encodes answers to the path of *request*; None for an unknown path."""
+        wire = _wire_of(request)
+        return DIALECTS[self._dialect] if wire is OPENAI else wire
+
+    def _refusal(self, wire: _Wire | None, body: Mapping[str, Any]) -> ChatAnswer | None:
         """Return the error with which the API of *wire* would refuse a request; None if it would accept it."""
         why = None
         if wire is _gemini_wire:
@@ -276,10 +307,12 @@ class FakeChatServer:
             return None if why is None else ChatAnswer.failure(400, why)
         if wire is _anthropic_wire:
             why = _anthropic_thinking.refusal_of(body, self._sealed)
-        elif wire in (_openai_wire, _responses_wire) and self._strict_schemas:
+        elif wire in (OPENAI, _responses_wire) and self._strict_schemas:
             why = _openai_schema.refusal_of(body)
         if why is not None:
             return ChatAnswer.failure(400, why, type="invalid_request_error")
+        if isinstance(wire, ChatCompletions):
+            return _chat_messages.refusal_of(body, self._dialect, self._thought)
         return _responses_input.refusal_of(body, self._responses) if wire is _responses_wire else None
 
     def _answer(self, found: Any, request: ChatRequest) -> ChatAnswer | ScriptError:
@@ -366,11 +399,11 @@ def _serve(owner: FakeChatServer, http: BaseHTTPRequestHandler) -> None:
     answer = owner._take(request)  # pyright: ignore[reportPrivateUsage]  # one module, two halves of one server
     pause = owner._wait  # pyright: ignore[reportPrivateUsage]  # as above
     pause(answer.delay_s, http.connection)
-    wire: Any = _wire_of(request) or _openai_wire
+    wire: Any = owner._wire_of(request) or OPENAI  # pyright: ignore[reportPrivateUsage]  # as above
     inside = answer.error is None or answer.error_after is not None  # in an answer, or in place of one
     streamed = _wants_stream(request) and inside and answer.raw is None
     pieces = _events(wire, answer, request) if streamed else _document(wire, answer, request)
-    status = 200 if inside and (streamed or wire is _responses_wire) else answer.status
+    status = 200 if inside and (streamed or _fails_inside(wire)) else answer.status
     if answer.drop_after == 0:
         http.close_connection = True
         return
@@ -438,19 +471,24 @@ def _events(wire: Any, answer: ChatAnswer, request: ChatRequest) -> list[bytes]:
     return [comment + piece for piece in pieces]
 
 
+def _fails_inside(wire: _Wire) -> bool:
+    """Return whether an error in the middle of an answer is a part of a document with status 200."""
+    return wire.fails_inside if isinstance(wire, ChatCompletions) else wire is _responses_wire
+
+
 def _document(wire: Any, answer: ChatAnswer, request: ChatRequest) -> list[bytes]:
     """Return the body of an answer that is not streamed; in several pieces if it has a gap or a cut."""
     if answer.raw is not None:
         data = answer.raw
-    elif answer.error is None or (answer.error_after is not None and wire is _responses_wire):
+    elif answer.error is None or (answer.error_after is not None and _fails_inside(wire)):
         data = wire.document(answer, request)
     else:
         data = wire.failure(answer)
     return cut(data, answer.pieces if answer.gap_s or answer.drop_after else 1)
 
 
-def _wire_of(request: ChatRequest) -> ModuleType | None:
-    """Return the module that encodes answers to the path of *request*; None for an unknown path."""
+def _wire_of(request: ChatRequest) -> _Wire | None:
+    """Return what encodes answers to the path of *request*, without its dialect; None for an unknown path."""
     path = request.path.partition("?")[0]
     return next((wire for end, wire in _WIRES.items() if path.endswith(end)), None)
 
