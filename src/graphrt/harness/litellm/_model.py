@@ -188,6 +188,8 @@ class LiteLLMModel:
                     usage = getattr(chunk, "usage", None) or usage
                     for item in (*call.new_thoughts(), *builder.add(chunk)):
                         yield item
+                for item in builder.rest():
+                    yield item
                 if not _provider_reported_usage(stream):
                     usage = None  # litellm's own estimate: unknown usage stays unknown
                 spent = call.spent(usage)
@@ -219,9 +221,11 @@ class LiteLLMModel:
         _check_seconds(timeout_s)
         watcher = WATCHER.get()
         headers: Mapping[str, str] = {} if watcher is None else watcher.headers()
-        cost = partial(self._cost, request)
-        exchange = Exchange(headers=headers, correction=correction_of(request.messages))
-        call = _Call(request.model or self._name, timeout_s, secrets, exchange, cost)
+        exchange, name = (
+            Exchange(headers=headers, correction=correction_of(request.messages)),
+            request.model or self._name,
+        )
+        call = _Call(name, timeout_s, secrets, exchange, partial(self._cost, request), partial(self._provider, request))
         _client.unmapped.set(call.unmapped)
         _client.ours.set(call.exchange)
         return call
@@ -278,6 +282,10 @@ class LiteLLMModel:
         kept = _thinking.kept(reply.thinking_blocks, reply.thinking, self._recipient(request))
         return replace(reply, thinking_blocks=kept)
 
+    def _provider(self, request: ModelRequest) -> str:
+        model, options = request.model or self._name, self._options(request)
+        return _model_info.provider_of(_client.load(), model, api_base=self._api_base, options=options)[1]
+
     def _look_up(self) -> ModelProfile:
         found = self._given or self._profile_of(self._name)
         count: Callable[[ModelRequest], int] = partial(_model_info.count_tokens, _client.load(), self._name)
@@ -319,6 +327,7 @@ class _Call:
         secrets: tuple[str, ...],
         exchange: Exchange,
         cost: Callable[[Usage, Any, Seen], float | None],
+        provider: Callable[[], str],
     ) -> None:
         self.model: Final = model
         self._timeout_s: Final = timeout_s
@@ -326,6 +335,7 @@ class _Call:
         self.unmapped: Final[list[str]] = []
         self.exchange: Final = exchange
         self._cost: Final = cost
+        self._provider: Final = provider
         self._shown = 0
         """How many of the thoughts seen below litellm have been passed on."""
 
@@ -348,13 +358,18 @@ class _Call:
             BadResponseError: The reply is empty, although the model came to its end.
         """
         seen = self.exchange.seen
+        blocks, parts = tuple(seen.blocks), tuple(seen.parts)
+        if seen.api == "chat" and (blocks or parts):  # many providers speak it, and none says in it who it is
+            provider = self._provider()
+            blocks = tuple(replace(block, provider=provider) for block in blocks)
+            parts = tuple(replace(part, provider=provider) for part in parts)
         complete = replace(
             reply,
             usage=spent,
             finish_reason=self._reason(reply),
             thinking=reply.thinking or "".join(seen.thoughts),
-            thinking_blocks=(*reply.thinking_blocks, *seen.blocks),
-            provider_parts=tuple(seen.parts),
+            thinking_blocks=(*reply.thinking_blocks, *blocks),
+            provider_parts=parts,
         )
         _openai_format.check_reply(complete, clean=self.clean)
         return complete
@@ -441,6 +456,10 @@ def _refuse_own(options: Mapping[str, Any]) -> None:
     clash = sorted(_OWN.intersection(options))
     if clash:
         raise OPTIONS_CLASH(value=clash)
+    if options.get("n") not in (None, 1):
+        raise INVALID_ARGUMENT(
+            argument="options['n']", value=options["n"], wanted="1, or leave it out: a reply is one answer"
+        )
 
 
 def _refuse_unguarded(model: str, options: Mapping[str, Any]) -> None:

@@ -19,6 +19,8 @@ from graphrt.errors import RefusalError
 from graphrt.errors._codes.models import BAD_RESPONSE, REFUSAL, TRANSIENT_MODEL
 from graphrt.events import Usage
 from graphrt.harness._surrogates import Whole, whole
+from graphrt.harness.litellm import _think_tags
+from graphrt.harness.litellm._think_tags import ThinkTags
 from graphrt.harness.litellm._thinking import BlockBuilder, Recipient, read_blocks, wire_assistant
 from graphrt.harness.messages import (
     AssistantMessage,
@@ -176,7 +178,9 @@ def read_reply(response: Any, *, clean: Callable[[str], str] = str, refused: str
         raise BAD_RESPONSE(
             with_status="", reason="the provider sent an answer without any choice.", model=clean(_text(model))
         )
-    text = _text(_get(message, "content"))
+    text, thought = _text(_get(message, "content")), _text(_get(message, "reasoning_content"))
+    if not thought:
+        thought, text = _think_tags.split(text)
     calls = [_read_call(n, call) for n, call in enumerate(_get(message, "tool_calls") or ())]
     reason = _reason(_get(choice, "finish_reason"))
     refusal = refused or _get(message, "refusal") or _get(_get(message, "provider_specific_fields"), "refusal")
@@ -188,7 +192,7 @@ def read_reply(response: Any, *, clean: Callable[[str], str] = str, refused: str
         usage=read_usage(_get(response, "usage")),
         finish_reason=reason,
         model=model,
-        thinking=_text(_get(message, "reasoning_content")),
+        thinking=thought,
         thinking_blocks=read_blocks(_get(message, "thinking_blocks")),
     )
 
@@ -219,6 +223,8 @@ class ReplyBuilder:
     whole_thought: Whole = field(default_factory=Whole)
     calls: list[_OpenCall] = field(default_factory=list[_OpenCall])
     refusals: list[str] = field(default_factory=list[str])
+    _tags: ThinkTags | None = None
+    """Takes thinking out of the text; None before the first text."""
     _positions: dict[int, int] = field(default_factory=dict[int, int])
     """Position in `calls` of each call, by its `index` on the wire."""
 
@@ -229,12 +235,11 @@ class ReplyBuilder:
         for choice in _get(chunk, "choices") or ():
             delta = _get(choice, "delta")
             self.blocks.add(_get(delta, "thinking_blocks"))
-            if thought := self.whole_thought.add(_text(_get(delta, "reasoning_content"))):
-                self.thoughts.append(thought)
-                shown.append(ThinkingDelta(text=thought))
+            shown += self._add_said(self.whole_thought.add(_text(_get(delta, "reasoning_content"))), "")
             if text := self.whole_text.add(_text(_get(delta, "content"))):
-                self.texts.append(text)
-                shown.append(TextDelta(text=text))
+                if self._tags is None:  # a provider that reports thinking apart leaves none in the text
+                    self._tags = ThinkTags(looks=not self.thoughts)
+                shown += self._add_said(*self._tags.add(text))
             refusal = _get(delta, "refusal") or _get(_get(delta, "provider_specific_fields"), "refusal")
             if refusal:
                 self.refusals.append(_text(refusal))
@@ -243,6 +248,25 @@ class ReplyBuilder:
             reason = _get(choice, "finish_reason")
             if reason:
                 self.finish_reason = _reason(reason)
+        return shown
+
+    def rest(self) -> list[StreamItem]:
+        """Return the 0..n deltas that were held back until the end of the stream."""
+        thought, text = self.whole_thought.rest(), self.whole_text.rest()
+        self.whole_thought, self.whole_text = Whole(), Whole()
+        shown = self._add_said(thought, "")
+        if self._tags is None:
+            return shown + self._add_said("", text)
+        return shown + self._add_said(*self._tags.add(text)) + self._add_said(*self._tags.rest())
+
+    def _add_said(self, thought: str, text: str) -> list[StreamItem]:
+        shown: list[StreamItem] = []
+        if thought:
+            self.thoughts.append(thought)
+            shown.append(ThinkingDelta(text=thought))
+        if text:
+            self.texts.append(text)
+            shown.append(TextDelta(text=text))
         return shown
 
     def _add_call(self, n: int, piece: Any) -> ToolCallDelta:
@@ -282,7 +306,8 @@ class ReplyBuilder:
             TransientModelError: The stream has neither a finish reason nor an end mark: the answer is incomplete.
             RefusalError: The model or the provider's filter refused, and there is no other text or tool call.
         """
-        text = "".join(self.texts) + self.whole_text.rest()
+        self.rest()
+        text = "".join(self.texts)
         refusal = refused or "".join(self.refusals)
         reason = (self.finish_reason or "unknown") if finished else "unknown"
         if not (text or self.calls or self.thoughts or refusal or usage or finished or ended):
@@ -312,7 +337,7 @@ class ReplyBuilder:
             usage=usage,
             finish_reason=reason,
             model=self.model,
-            thinking="".join(self.thoughts) + self.whole_thought.rest(),
+            thinking="".join(self.thoughts),
             thinking_blocks=self.blocks.blocks(),
         )
 

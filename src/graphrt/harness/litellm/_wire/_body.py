@@ -103,7 +103,7 @@ class _Document:
             with _noting(self._api.seen):
                 corrected = self._api.document(body)
             if corrected is not body:
-                whole = json.dumps(corrected, ensure_ascii=False).encode(errors="surrogatepass")
+                whole = json.dumps(corrected).encode()
         if whole:
             yield whole
 

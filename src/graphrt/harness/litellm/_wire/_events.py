@@ -37,7 +37,7 @@ class Event:
 
     def with_value(self, value: Any) -> Event:
         """Return the event with another JSON *value* as its data."""
-        return Event(json.dumps(value, ensure_ascii=False, separators=(",", ":")), self.name)
+        return Event(json.dumps(value, separators=(",", ":")), self.name)  # ASCII: half of a surrogate pair is no UTF-8
 
     def written(self) -> bytes:
         """Return the event as bytes: at most one line `event:`, one line `data:`, and a blank line.

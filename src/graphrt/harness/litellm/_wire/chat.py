@@ -1,28 +1,300 @@
-"""OpenAI's chat completions, and the servers that speak it."""
+"""OpenAI's chat completions, and the servers that speak it.
+
+Servers differ in where they put thinking, usage and citations, and in what they leave out. An answer is read here in
+all of these forms, and litellm gets it in one: that of OpenAI, with text, thinking and calls and nothing else. Of other
+forms litellm (1.110) misreads these, among others:
+
+- Groq without `service_tier` (`GroqChatConfig.transform_response`), calls with further keys as Snowflake sends them, and
+  `choices: null` beside the usage are errors to it.
+- Of several parts of Mistral's text it keeps the last (`_handle_content_list_to_str_conversion`); elsewhere a text in
+  parts is an error.
+- It reads `reasoning` in streams of Groq and `reasoning_content` in whole answers; for OpenRouter it is the reverse.
+- It takes a refusal out of all chunks but the first, and a usage that comes after a comment for none.
+- A choice of another number is merged into the first, in streams only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, ClassVar
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Final
 
+from graphrt._arguments import is_number
 from graphrt.harness.litellm._wire._api import Api
+from graphrt.harness.litellm._wire._calls import Calls
 from graphrt.harness.litellm._wire._events import DONE, Event
+from graphrt.harness.litellm._wire._failures import Failure, ReportedError, failure_of
+from graphrt.harness.litellm._wire._seen import Seen
+from graphrt.harness.litellm._wire._values import mapping, mappings, text, usage
+from graphrt.harness.litellm._wire.openrouter import Details, cost_of
+from graphrt.harness.messages import ProviderPart
+from graphrt.harness.protocol import FinishReason
+
+_NAME: Final = "chat"
+_REASONS: Final[Mapping[str, FinishReason]] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+    # Hugging Face and Together
+    "eos": "stop",
+    "eos_token": "stop",
+    "stop_sequence": "stop",
+    # Snowflake and proxies pass on words of Claude
+    "end_turn": "stop",
+    "max_tokens": "length",
+    "tool_use": "tool_calls",
+    # Mistral
+    "model_length": "length",
+    # Zhipu
+    "sensitive": "content_filter",
+}
+"""Reasons of the servers; all others are "unknown"."""
+_ABORTED: Final = "abort"
+"""The reason of vLLM and SGLang for an answer that the server gave up."""
+_TEXT_PARTS: Final = frozenset({"text", "output_text"})
+_THOUGHT_FIELDS: Final = ("reasoning_content", "reasoning", "thinking")
+"""Where servers put readable thinking: DeepSeek and older vLLM; Groq, Cerebras, OpenRouter and newer vLLM; some proxies.
+Where one sends several, they say the same."""
+_PARTS: Final[Mapping[str, str]] = {
+    "annotations": "annotation",
+    "images": "image",
+    "executed_tools": "executed_tool",
+    "citations": "citation",
+    "search_results": "search_result",
+    "context": "context",
+    "moderation": "moderation",
+}
+"""Fields of an answer or its message that are neither text nor calls nor thinking, with the type of each item."""
+_TYPED: Final = frozenset({"annotations", "images"})
+"""Those of them whose items tell their type."""
+_MOST_PARTS: Final = 10_000
+"""Most parts that are kept of an answer."""
+_CACHED: Final = ("num_cached_tokens", "prompt_cache_hit_tokens", "cached_tokens")
+"""Where Mistral, DeepSeek and Moonshot put the tokens from their cache."""
 
 
 class Chat(Api):
-    """POST /v1/chat/completions."""
+    """POST /v1/chat/completions.
 
-    name: ClassVar[str | None] = "chat"
+    Of a stream litellm gets pieces of text, thinking and calls as they come; the reason to stop and the usage last.
+    """
+
+    name: ClassVar[str | None] = _NAME
     paths: ClassVar[tuple[str, ...]] = ("/chat/completions",)
     named_events: ClassVar[bool] = False
+    reads_facts: ClassVar[bool] = True
+
+    def __init__(self, seen: Seen) -> None:
+        super().__init__(seen)
+        self._calls: Final = Calls()
+        self._details: Final = Details()
+        self._parts: Final[set[str]] = set()
+        """JSON of the parts that are noted: some servers repeat them in each chunk."""
+        self._audio: Final[dict[str, Any]] = {}
+        self._choice: int | None = None
+        """Number of the choice that is read; None before the first."""
+        self._head: dict[str, Any] = {}
+        """The fields that all events for litellm have; empty before the first."""
+        self._closed = False
+
+    def document(self, body: dict[str, Any]) -> dict[str, Any]:
+        body = super().document(body)
+        self._note_usage(body)
+        self.seen.ended = True
+        choice = next(iter(mappings(body.get("choices"))), None)
+        if choice is None or not isinstance(choice.get("message"), Mapping):
+            return body
+        self._check(body, choice)
+        message: Mapping[str, Any] = choice["message"]
+        said, thought = self._said(message)
+        calls = self._calls.whole(message)
+        self._note_parts(body)
+        self._end_parts()
+        answer = {
+            "role": "assistant",
+            "content": said or None,
+            "reasoning_content": thought or None,  # where it is absent, litellm looks for tags in the text
+            **({"tool_calls": calls} if calls else {}),
+        }
+        return {
+            **_head_of(body, "chat.completion"),
+            "service_tier": self.seen.service_tier,
+            "choices": [{"index": 0, "message": answer, "finish_reason": self._reason()}],
+            **self._usage(),
+        }
 
     def event(self, event: Event, value: Any) -> Iterable[Event]:
         if event.data.strip() == DONE:
             self.seen.ended = True
-            return (event,)
+            return [*self.end(), event]
         events = super().event(event, value)
-        choices: Any = value.get("choices") if isinstance(value, dict) else None
-        for choice in choices if isinstance(choices, list) else ():
-            if isinstance(choice, dict) and choice.get("finish_reason"):
-                self.seen.reason, self.seen.ended = str(choice["finish_reason"]), True
-        return events
+        if not isinstance(value, dict):
+            return events
+        self._note_usage(value)
+        deltas: list[dict[str, Any]] = []
+        if not self._head:
+            self._head = _head_of(value, "chat.completion.chunk")
+            deltas.append({"role": "assistant", "content": ""})
+        for choice in self._chosen(mappings(value.get("choices"))):
+            self._check(value, choice)
+            delta = mapping(choice.get("delta")) or mapping(choice.get("message"))
+            said, thought = self._said(delta)
+            if thought:  # litellm reads one field or the other
+                deltas.append({"reasoning": thought, "reasoning_content": thought})
+            if said:
+                deltas.append({"content": said})
+            calls = self._calls.pieces(delta)
+            if calls:
+                deltas.append({"tool_calls": calls})
+        self._note_parts(value)
+        return [self._piece({"index": 0, "delta": delta, "finish_reason": None}) for delta in deltas]
+
+    def end(self) -> Iterable[Event]:
+        if self._closed:
+            return ()
+        self._closed = True
+        self._end_parts()
+        last: list[Event] = []
+        if self.seen.reason is not None:
+            last.append(self._piece({"index": 0, "delta": {}, "finish_reason": self._reason()}))
+        counted = self._usage()
+        return [*last, self._piece(**counted)] if counted else last
+
+    def _piece(self, *choices: dict[str, Any], **more: Any) -> Event:
+        return Event("").with_value({**self._head, "choices": choices, **more})
+
+    def _chosen(self, choices: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Return those of a chunk's *choices* that belong to the first one of the stream."""
+        numbers = [choice.get("index") for choice in choices]
+        if self._choice is None:
+            self._choice = next((number for number in numbers if isinstance(number, int)), None)
+        if not any(isinstance(number, int) for number in numbers):
+            return choices[:1]
+        return [choice for choice, number in zip(choices, numbers, strict=True) if number == self._choice]
+
+    # ------------------------------------------------------------------------------------------------------- facts
+
+    def _note_usage(self, body: Mapping[str, Any]) -> None:
+        """Note what an answer or a chunk says about tokens and their price."""
+        beside = [mapping(body.get("x_groq")), *mappings(body.get("choices")), body]
+        for place in beside:
+            counted = mapping(place.get("usage"))
+            if any(counted.get(name) for name in ("prompt_tokens", "completion_tokens", "total_tokens")):
+                self.seen.usage, self.seen.cost_usd = _usage_of(counted), cost_of(counted)
+        self.seen.service_tier = text(body.get("service_tier")) or self.seen.service_tier
+
+    def _note_parts(self, place: Mapping[str, Any]) -> None:
+        for name, kind in _PARTS.items():
+            told: Any = place.get(name)
+            for item in told if isinstance(told, list) else [told] if told else []:
+                own = text(mapping(item).get("type")) if name in _TYPED else ""
+                self._note_part(own or kind, item)
+
+    def _note_part(self, kind: str, item: Any) -> None:
+        whole = json.dumps([kind, item])
+        if whole not in self._parts and len(self._parts) < _MOST_PARTS:
+            self._parts.add(whole)
+            data = item if isinstance(item, Mapping) else {kind: item}
+            self.seen.parts.append(ProviderPart(provider=_NAME, type=kind, data=data))
+
+    def _end_parts(self) -> None:
+        """Note the parts that arrive in pieces."""
+        if self._audio:
+            joined = {name: "".join(told) if isinstance(told, list) else told for name, told in self._audio.items()}
+            self.seen.parts.append(ProviderPart(provider=_NAME, type="audio", data=joined))
+        block = self._details.block(_NAME)
+        if block is not None:
+            self.seen.blocks.append(block)
+
+    def _check(self, body: Mapping[str, Any], choice: Mapping[str, Any]) -> None:
+        """Note why the model stopped.
+
+        Raises:
+            ReportedError: The server stopped it, by an error.
+        """
+        told: Any = choice.get("finish_reason")
+        streamed = "message" not in choice
+        error: Any = choice.get("error") or (body.get("error") if told == "error" else None)
+        if isinstance(error, (Mapping, str)) and error:
+            raise ReportedError(failure_of({"error": error}, streamed=streamed))
+        if told == _ABORTED:
+            raise ReportedError(Failure(text="the server aborted the answer", streamed=streamed))
+        if told:
+            self.seen.reason, self.seen.ended = str(told), True
+            self.seen.finish = _REASONS.get(self.seen.reason, "unknown")
+
+    def _reason(self) -> str:
+        """Return the reason for litellm, which warns of what it does not know."""
+        return self.seen.finish if self.seen.finish not in (None, "unknown") else "stop"
+
+    def _usage(self) -> dict[str, Any]:
+        """Return the field `usage` for litellm, which estimates one if there is none."""
+        counted = self.seen.usage
+        if counted is None:
+            return {}
+        sent, written = counted["prompt_tokens"], counted["completion_tokens"]
+        if not (is_number(sent, whole=True) and is_number(written, whole=True)):
+            return {}
+        return {"usage": {"prompt_tokens": sent, "completion_tokens": written, "total_tokens": sent + written}}
+
+    def _said(self, message: Mapping[str, Any]) -> tuple[str, str]:
+        """Return text and thinking of a message or a delta, and note what else it has."""
+        self._note_parts(message)
+        audio: Any = message.get("audio")
+        for name, value in mapping(audio).items():
+            if name in ("data", "transcript") and isinstance(value, str):
+                self._audio.setdefault(name, list[str]()).append(value)
+            else:
+                self._audio[name] = value
+        detailed = self._details.add(message.get("reasoning_details"))
+        thoughts = (_joined(message.get(name)) for name in _THOUGHT_FIELDS)
+        thought = next((one for one in thoughts if one), detailed)
+        self.seen.refusal += text(message.get("refusal"))
+        content: Any = message.get("content")
+        if not isinstance(content, list):
+            return text(content), thought
+        said: list[str] = []
+        for part in content:
+            kind = text(mapping(part).get("type"))
+            if isinstance(part, str):
+                said.append(part)
+            elif kind in _TEXT_PARTS:
+                said.append(text(part.get("text")))
+            elif kind == "thinking":
+                thought += _joined(part.get("thinking"))
+            elif kind == "refusal":
+                self.seen.refusal += text(part.get("refusal"))
+            elif kind:
+                self._note_part(kind, part)
+        return "".join(said), thought
+
+
+def _head_of(body: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    made: Any = body.get("created")
+    return {
+        "id": text(body.get("id")) or "answer",
+        "object": kind,
+        "created": made if is_number(made, whole=True) else 0,
+        "model": text(body.get("model")) or None,
+    }
+
+
+def _joined(value: Any) -> str:
+    """Return a text that stands alone, or in a list of parts as Mistral has it."""
+    return text(value) or "".join(text(part.get("text")) for part in mappings(value))
+
+
+def _usage_of(counted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a report of tokens as OpenAI has it. xAI counts reasoning apart, which the total tells."""
+    sent, written, total = (counted.get(name) for name in ("prompt_tokens", "completion_tokens", "total_tokens"))
+    sent_from = mapping(counted.get("prompt_tokens_details"))
+    caches = [sent_from.get("cached_tokens"), *(counted.get(name) for name in _CACHED)]
+    cached = next((count for count in caches if count), caches[0])
+    reasoning: Any = mapping(counted.get("completion_tokens_details")).get("reasoning_tokens")
+    reasoning = counted.get("reasoning_tokens") if reasoning is None else reasoning
+    counts: list[Any] = [sent, written, reasoning, total]
+    if all(is_number(count, whole=True) for count in counts) and sum(counts[:3]) == total:
+        written = counts[1] + counts[2]
+    return {**usage(sent=sent, written=written, cached=cached, reasoning=reasoning), "total_tokens": total}

@@ -1,0 +1,80 @@
+"""Thinking that a model writes into its text, between tags: `<think>...</think>` before the answer.
+
+DeepSeek-R1, Qwen and Nova write it where no server takes it out. Only a tag at the very beginning counts, since an
+answer may mention one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_NAMES: Final = ("think", "thinking", "budget:thinking")
+_OPENING: Final = re.compile(rf"\s*<(?:{'|'.join(_NAMES)})>")
+_CLOSING: Final = re.compile(rf"</(?:{'|'.join(_NAMES)})>")
+_OPENINGS: Final = tuple(f"<{name}>" for name in _NAMES)
+_CLOSINGS: Final = tuple(f"</{name}>" for name in _NAMES)
+_LONGEST: Final = max(map(len, _CLOSINGS))
+_MOST_SPACE: Final = 1000
+"""Most white space before a tag, in characters; it is held back until the tag is found."""
+
+
+class ThinkTags:
+    """Separates thinking and text in the pieces of one answer, wherever a tag is cut.
+
+    Args:
+        looks: Whether to look for a tag at all.
+    """
+
+    __slots__ = ("_begun", "_held", "_thinks")
+
+    def __init__(self, *, looks: bool = True) -> None:
+        self._begun = not looks
+        """Whether it is decided how the answer begins."""
+        self._thinks = False
+        """Whether the next character belongs to the thinking."""
+        self._held = ""
+        """What may be a part of a tag."""
+
+    def add(self, piece: str) -> tuple[str, str]:
+        """Return the thinking and the text that *piece* makes certain."""
+        if self._begun and not self._thinks:
+            return "", piece
+        whole, self._held = self._held + piece, ""
+        if not self._begun:
+            opened = _OPENING.match(whole)
+            if opened is None and self._may_open(whole):
+                self._held = whole
+                return "", ""
+            self._begun, self._thinks = True, opened is not None
+            if opened is None:
+                return "", whole
+            whole = whole[opened.end() :]
+        closed = _CLOSING.search(whole)
+        if closed is not None:
+            self._thinks = False
+            return whole[: closed.start()], whole[closed.end() :]
+        cut = whole.find("<", max(0, len(whole) - _LONGEST))
+        while cut >= 0 and not any(tag.startswith(whole[cut:]) for tag in _CLOSINGS):
+            cut = whole.find("<", cut + 1)
+        if cut >= 0:
+            whole, self._held = whole[:cut], whole[cut:]
+        return whole, ""
+
+    def rest(self) -> tuple[str, str]:
+        """Return the thinking and the text that are still held back at the end of the answer."""
+        held, self._held, self._begun = self._held, "", True
+        return (held, "") if self._thinks else ("", held)
+
+    @staticmethod
+    def _may_open(whole: str) -> bool:
+        start = whole.lstrip()
+        return len(whole) <= _MOST_SPACE and any(tag.startswith(start) for tag in _OPENINGS)
+
+
+def split(text: str) -> tuple[str, str]:
+    """Return the thinking in a whole *text*, and the rest of it."""
+    tags = ThinkTags()
+    thought, said = tags.add(text)
+    more_thought, more_said = tags.rest()
+    return thought + more_thought, said + more_said

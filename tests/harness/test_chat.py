@@ -1,0 +1,411 @@
+"""Chat completions over real HTTP: one answer gives one reply, whole and streamed, whichever server speaks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pytest
+from tests.harness.raw_server import RawServer, raw_server
+from tests.harness.wires import WAYS, ask, request
+
+from graphrt.errors import HarnessError, InputError, RefusalError, TransientModelError
+from graphrt.events import Usage
+from graphrt.harness import AgentReply, LiteLLMModel, StreamItem, TextDelta, ThinkingDelta
+
+pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
+
+PREFIXES: Final = ("openai", "groq", "openrouter", "deepseek", "mistral", "hosted_vllm", "azure", "cerebras")
+COUNTS: Final[dict[str, Any]] = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+LOOK: Final = {"name": "look", "arguments": '{"at": "sky"}'}
+THINK: Final = "<think>hm</think>\n\nIt rains."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """One answer in both ways."""
+
+    message: dict[str, Any] = field(default_factory=dict[str, Any])
+    deltas: tuple[dict[str, Any], ...] = ()
+    """The same in pieces; empty for one piece, which is the message."""
+    reason: Any = "stop"
+    usage: Any = field(default_factory=COUNTS.copy)
+    beside: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Fields of the document, and of the last chunk."""
+    more: tuple[dict[str, Any], ...] = ()
+    """Further choices."""
+
+    def document(self) -> bytes:
+        choice = {"index": 0, "message": {"role": "assistant", **self.message}}
+        head = {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "usage": self.usage}
+        others = [{"index": n, "finish_reason": "stop", "message": one} for n, one in enumerate(self.more, 1)]
+        return json.dumps({**head, "choices": [{**choice, **self._end()}, *others], **self.beside}).encode()
+
+    def stream(self) -> bytes:
+        head = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+        deltas = self.deltas or (self.message,)
+        chunks: list[dict[str, Any]] = [{**head, "choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+        chunks += [{**head, "choices": [{"index": n, "delta": one}]} for n, one in enumerate(self.more, 1)]
+        chunks.append({**head, "choices": [{"index": 0, "delta": {}, **self._end()}]})
+        chunks.append({**head, "choices": [], "usage": self.usage, **self.beside})
+        return events(*chunks)
+
+    def _end(self) -> dict[str, Any]:
+        return {} if self.reason is None else {"finish_reason": self.reason}
+
+
+def events(*chunks: dict[str, Any]) -> bytes:
+    lines = [json.dumps(chunk).encode() for chunk in chunks]
+    return b"".join(b"data: " + line + b"\n\n: comment\n\n" for line in (*lines, b"[DONE]"))
+
+
+def call(function: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "function", "function": function, **more}
+
+
+def pieces(text: str) -> tuple[dict[str, Any], ...]:
+    return tuple({"content": letter} for letter in text)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RawServer]:
+    with raw_server() as served:
+        yield served
+
+
+def model_for(server: RawServer, prefix: str, name: str = "m", **arguments: Any) -> LiteLLMModel:
+    options = {"options": {"api_version": "2024-10-21"}} if prefix == "azure" else {}
+    given = {"api_base": server.url, "api_key": "k", "timeout_s": 10, **options, **arguments}
+    return LiteLLMModel(f"{prefix}/{name}", **given)
+
+
+async def outcome(
+    server: RawServer, prefix: str, way: str, answer: Answer, into: list[StreamItem] | None = None
+) -> AgentReply | HarnessError:
+    if way == "stream":
+        server.answers(answer.stream(), media_type="text/event-stream")
+    else:
+        server.answers(answer.document())
+    try:
+        return await ask(model_for(server, prefix), way, request(), into)
+    except HarnessError as error:
+        return error
+
+
+def outcomes(server: RawServer, answer: Answer) -> dict[str, AgentReply | HarnessError]:
+    """What each provider's adapter makes of an answer, by prefix and way."""
+
+    async def go() -> dict[str, AgentReply | HarnessError]:
+        return {f"{one} {way}": await outcome(server, one, way, answer) for one in PREFIXES for way in WAYS}
+
+    return asyncio.run(go())
+
+
+def calls_of(reply: AgentReply) -> list[tuple[str, Any]]:
+    return [(one.name, dict(one.arguments) if one.error is None else one.arguments_text) for one in reply.tool_calls]
+
+
+LOOKED: Final[list[tuple[str, Any]]] = [("look", {"at": "sky"})]
+
+READ: Final[Mapping[str, tuple[Answer, dict[str, Any]]]] = {
+    "tags": (Answer(message={"content": THINK}, deltas=pieces(THINK)), {"text": "\n\nIt rains.", "thinking": "hm"}),
+    "long tags": (
+        Answer(message={"content": "\n<thinking>a<b</thinking>c"}, deltas=pieces("\n<thinking>a<b</thinking>c")),
+        {"text": "c", "thinking": "a<b"},
+    ),
+    "tags without an end": (
+        Answer(message={"content": "<think>a</thi"}, deltas=pieces("<think>a</thi"), reason="length"),
+        {"text": "", "thinking": "a</thi", "finish_reason": "length"},
+    ),
+    "tags that are mentioned": (
+        Answer(message={"content": "Use <think>x</think>"}, deltas=pieces("Use <think>x</think>")),
+        {"text": "Use <think>x</think>", "thinking": ""},
+    ),
+    "tags beside thinking": (
+        Answer(
+            message={"content": "<think>x</think>", "reasoning_content": "hm"},
+            deltas=({"reasoning_content": "hm"}, *pieces("<think>x</think>")),
+        ),
+        {"text": "<think>x</think>", "thinking": "hm"},
+    ),
+    "reasoning": (
+        Answer(
+            message={"content": "a", "reasoning": "hm"}, deltas=({"reasoning": "h"}, {"reasoning": "m"}, *pieces("a"))
+        ),
+        {"text": "a", "thinking": "hm"},
+    ),
+    "reasoning_content": (
+        Answer(message={"content": "a", "reasoning_content": "hm", "reasoning": None}),
+        {"text": "a", "thinking": "hm"},
+    ),
+    "reasoning in both fields": (
+        Answer(message={"content": "a", "reasoning_content": "hm", "reasoning": "hm"}),
+        {"text": "a", "thinking": "hm"},
+    ),
+    "parts of Mistral": (
+        Answer(
+            message={
+                "content": [
+                    {"type": "thinking", "thinking": [{"type": "text", "text": "h"}, {"type": "text", "text": "m"}]},
+                    {"type": "text", "text": "It "},
+                    {"type": "reference", "reference_ids": [1]},
+                    {"type": "text", "text": "rains."},
+                ]
+            },
+            deltas=(
+                {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "h"}]}]},
+                {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "m"}]}]},
+                {"content": "It "},
+                {"content": [{"type": "reference", "reference_ids": [1]}]},
+                {"content": [{"type": "text", "text": "rains."}]},
+            ),
+        ),
+        {"text": "It rains.", "thinking": "hm", "parts": ["reference"]},
+    ),
+    "citations": (
+        Answer(
+            message={"content": "a", "annotations": [{"type": "url_citation", "url_citation": {"url": "u"}}]},
+            deltas=(
+                {"content": "a"},
+                {"annotations": [{"type": "url_citation", "url_citation": {"url": "u"}}]},
+                {"annotations": [{"type": "url_citation", "url_citation": {"url": "u"}}]},
+            ),
+            beside={"citations": ["https://a.example"], "moderation": {"flagged": False}},
+        ),
+        {"text": "a", "parts": ["url_citation", "citation", "moderation"]},
+    ),
+    "an image and a sound": (
+        Answer(
+            message={
+                "content": None,
+                "images": [{"type": "image_url", "image_url": {"url": "data:,"}}],
+                "audio": {"id": "a", "data": "QUI=", "transcript": "hi", "expires_at": 1},
+            },
+            deltas=(
+                {"images": [{"type": "image_url", "image_url": {"url": "data:,"}}]},
+                {"audio": {"id": "a", "transcript": "h"}},
+                {"audio": {"data": "QU", "transcript": "i"}},
+                {"audio": {"data": "I=", "expires_at": 1}},
+            ),
+        ),
+        {"text": "", "parts": ["image_url", "audio"]},
+    ),
+    "a call with keys of its own": (
+        Answer(
+            message={"content": None, "tool_calls": [call(LOOK, id="c", custom=None, tool_use_id="c")]},
+            deltas=({"tool_calls": [call(LOOK, index=0, id="c", custom=None, tool_use_id="c")]},),
+            reason="tool_calls",
+        ),
+        {"calls": LOOKED, "finish_reason": "tool_calls"},
+    ),
+    "a deprecated call": (
+        Answer(
+            message={"function_call": LOOK},
+            deltas=(
+                {"function_call": {"name": "look", "arguments": '{"at": '}},
+                {"function_call": {"arguments": '"sky"}'}},
+            ),
+            reason="function_call",
+        ),
+        {"calls": LOOKED, "finish_reason": "tool_calls"},
+    ),
+    "arguments that are an object": (
+        Answer(message={"tool_calls": [call({"name": "look", "arguments": {"at": "sky"}}, id="c", index=0)]}),
+        {"calls": LOOKED},
+    ),
+    "arguments that are no object": (
+        Answer(
+            message={
+                "tool_calls": [
+                    call({"name": "f", "arguments": [1]}, id="a", index=0),
+                    call({"name": "g", "arguments": 5}, id="b", index=1),
+                    call({"name": "h", "arguments": None}, id="c", index=2),
+                ]
+            }
+        ),
+        {"calls": [("f", "[1]"), ("g", "5"), ("h", {})]},
+    ),
+    "calls without ids and numbers": (
+        Answer(
+            message={"tool_calls": [call(LOOK), call({"name": "look", "arguments": "{}"}), call(LOOK, id="")]},
+            deltas=(
+                {"tool_calls": [call(LOOK, index=0)]},
+                {"tool_calls": [call({"name": "look", "arguments": "{}"}, index=0)]},
+                {"tool_calls": [call(LOOK, index=0, id="")]},
+            ),
+        ),
+        {"calls": [*LOOKED, ("look", {}), *LOOKED]},
+    ),
+    "equal ids": (
+        Answer(
+            message={"tool_calls": [call(LOOK, id="c"), call({"name": "now", "arguments": "{}"}, id="c")]},
+            deltas=(
+                {"tool_calls": [call(LOOK, index=0, id="c")]},
+                {"tool_calls": [call({"name": "now", "arguments": "{}"}, index=0, id="c")]},
+            ),
+        ),
+        {"calls": [*LOOKED, ("now", {})]},
+    ),
+    "no reason": (Answer(message={"content": "a"}, reason=None), {"text": "a", "finish_reason": "unknown"}),
+    "an unknown reason": (Answer(message={"content": "a"}, reason="x"), {"text": "a", "finish_reason": "unknown"}),
+    "a reason of Mistral": (Answer(message={"content": "a"}, reason="model_length"), {"finish_reason": "length"}),
+    "a hundred choices": (Answer(message={"content": "one"}, more=({"content": "two"},) * 99), {"text": "one"}),
+    "no usage": (Answer(message={"content": "a"}, usage=None), {"text": "a", "usage": None}),
+    "thinking without its tokens": (
+        Answer(message={"content": "a", "reasoning": "hm " * 50}),
+        {"usage": Usage(input_tokens=11, output_tokens=7, calls=1)},
+    ),
+    "tokens from caches": (
+        Answer(message={"content": "a"}, usage={**COUNTS, "num_cached_tokens": 3, "prompt_tokens_details": None}),
+        {"usage": Usage(input_tokens=11, output_tokens=7, cached_tokens=3, calls=1)},
+    ),
+    "tokens from DeepSeek's cache": (
+        Answer(message={"content": "a"}, usage={**COUNTS, "prompt_cache_hit_tokens": 3, "prompt_cache_miss_tokens": 8}),
+        {"usage": Usage(input_tokens=11, output_tokens=7, cached_tokens=3, calls=1)},
+    ),
+    "reasoning that is counted apart": (
+        Answer(
+            message={"content": "a"},
+            usage={**COUNTS, "total_tokens": 20, "completion_tokens_details": {"reasoning_tokens": 2}},
+        ),
+        {"usage": Usage(input_tokens=11, output_tokens=9, reasoning_tokens=2, calls=1)},
+    ),
+    "usage of Groq": (
+        Answer(message={"content": "a"}, usage=None, beside={"x_groq": {"usage": COUNTS}}),
+        {"usage": Usage(input_tokens=11, output_tokens=7, calls=1)},
+    ),
+    "no choices beside the usage": (
+        Answer(message={"content": "a"}, deltas=({"content": "a"},)),
+        {"text": "a", "usage": Usage(input_tokens=11, output_tokens=7, calls=1)},
+    ),
+}
+"""Name of each form, to an answer and what the reply has."""
+
+
+@pytest.mark.parametrize("name", READ)
+def test_answer_is_read_the_same_by_all_servers_whole_and_streamed(server: RawServer, name: str) -> None:
+    answer, expected = READ[name]
+
+    for where, reply in outcomes(server, answer).items():
+        assert isinstance(reply, AgentReply), f"{where}: {reply!r}"
+        found = {one: getattr(reply, one) for one in ("text", "thinking", "finish_reason", "usage")}
+        found |= {"calls": calls_of(reply), "parts": [part.type for part in reply.provider_parts]}
+        assert {one: found[one] for one in expected} == expected, where
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_refusal_is_an_error_with_its_words_and_usage(server: RawServer, way: str) -> None:
+    deltas = ({"refusal": "I "}, {"refusal": "will "}, {"refusal": "not."})
+    refused = Answer(message={"content": None, "refusal": "I will not."}, deltas=deltas)
+
+    for where, error in outcomes(server, refused).items():
+        assert isinstance(error, RefusalError), f"{where}: {error!r}"
+        assert "I will not." in str(error)
+        assert error.usage == Usage(input_tokens=11, output_tokens=7, calls=1)
+
+
+def test_pieces_of_a_stream_are_its_text_and_its_thinking(server: RawServer) -> None:
+    for text in (THINK, "<thin", " <", "  ", "<think>a</thi"):
+        shown: list[StreamItem] = []
+        answer = Answer(message={"content": text}, deltas=pieces(text))
+        reply = asyncio.run(outcome(server, "groq", "stream", answer, shown))
+
+        assert isinstance(reply, AgentReply)
+        assert "".join(one.text for one in shown if isinstance(one, TextDelta)) == reply.text
+        assert "".join(one.text for one in shown if isinstance(one, ThinkingDelta)) == reply.thinking
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_odd_chunks_lose_nothing_of_a_stream(server: RawServer, prefix: str) -> None:
+    head = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    chunks: list[dict[str, Any]] = [
+        {"choices": [{"delta": {"role": "assistant", "content": "It "}, "finish_reason": ""}], "usage": None},
+        {**head, "choices": None, "prompt_filter_results": []},
+        {**head, "choices": [{"index": 0, "finish_reason": "stop", "delta": {"content": "rains"}}], "usage": COUNTS},
+        {**head, "choices": [{"index": 0, "delta": {"content": "."}}, {"index": 1, "delta": {"content": "two"}}]},
+        {**head, "choices": None, "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}},
+    ]
+    server.answers(b"\xef\xbb\xbf" + events(*chunks).replace(b"}, ", b"},\ndata: "), media_type="text/event-stream")
+
+    reply = asyncio.run(ask(model_for(server, prefix), "stream", request()))
+
+    assert (reply.text, reply.finish_reason) == ("It rains.", "stop")
+    assert reply.usage == Usage(input_tokens=11, output_tokens=7, calls=1)
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_stream_without_reason_and_end_mark_is_cut(server: RawServer, prefix: str) -> None:
+    whole = Answer(message={"content": "It rains."}, reason=None).stream()
+    server.answers(whole.replace(b"data: [DONE]", b""), media_type="text/event-stream")
+
+    with pytest.raises(TransientModelError, match="ended before"):
+        asyncio.run(ask(model_for(server, prefix), "stream", request()))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_details_and_cost_of_openrouter_are_kept(server: RawServer, way: str) -> None:
+    first = {"type": "reasoning.text", "index": 0, "text": "h", "signature": None}
+    rest = {"type": "reasoning.text", "index": 0, "text": "m", "signature": "s"}
+    sealed = {"type": "reasoning.encrypted", "index": 1, "data": "e", "id": "r"}
+    joined = [{"type": "reasoning.text", "index": 0, "text": "hm", "signature": "s"}, sealed]
+    answer = Answer(
+        message={"content": "a", "reasoning_details": joined},
+        deltas=({"reasoning_details": [first]}, {"reasoning_details": [rest, sealed]}, {"content": "a"}),
+        usage={**COUNTS, "cost": 0.25, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.5}},
+    )
+
+    reply = asyncio.run(outcome(server, "openrouter", way, answer))
+
+    assert isinstance(reply, AgentReply)
+    assert (reply.text, reply.thinking) == ("a", "hm")
+    [block] = reply.thinking_blocks
+    assert (block.provider, block.data) == ("openrouter", {"reasoning_details": joined})
+    assert reply.usage == Usage(input_tokens=11, output_tokens=7, calls=1, cost_usd=0.75)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_error_of_the_upstream_within_a_choice_is_an_error(server: RawServer, way: str) -> None:
+    error = {"code": 429, "message": "Too many requests upstream"}
+    failed = Answer(message={"content": "It "}, reason="error", beside={"error": error})
+    server.answers(failed.document())
+    if way == "stream":
+        chunk = {
+            "id": "x",
+            "error": error,
+            "choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "error"}],
+        }
+        server.answers(events(chunk), media_type="text/event-stream")
+
+    with pytest.raises(HarnessError, match="Too many requests upstream") as caught:
+        asyncio.run(ask(model_for(server, "openrouter"), way, request()))
+    assert caught.value.code == "rate-limit"
+
+
+@pytest.mark.parametrize(
+    ("model", "is_known"), [("openai/gpt-4o-mini", True), ("deepseek/deepseek-chat", True), ("openai/m", False)]
+)
+def test_price_is_that_of_the_tables_or_unknown_whole_and_streamed(
+    server: RawServer, model: str, is_known: bool
+) -> None:
+    answer = Answer(message={"content": "a"})
+    prefix, _, name = model.partition("/")
+    costs: set[float | None] = set()
+    for way in WAYS:
+        body = answer.document() if way == "invoke" else answer.stream()
+        server.answers(body, media_type="application/json" if way == "invoke" else "text/event-stream")
+        usage = asyncio.run(ask(model_for(server, prefix, name), way, request())).usage
+        assert usage is not None
+        costs.add(usage.cost_usd)
+
+    [cost] = costs
+    assert bool(cost) is is_known
+    assert is_known or cost is None
+
+
+def test_more_than_one_choice_is_refused() -> None:
+    with pytest.raises(InputError, match="a reply is one answer"):
+        LiteLLMModel("openai/m", options={"n": 2})
+    LiteLLMModel("openai/m", options={"n": 1})
