@@ -77,8 +77,8 @@ def server() -> Iterator[RawServer]:
 
 
 def model_for(server: RawServer, prefix: str, name: str = "m", **arguments: Any) -> LiteLLMModel:
-    options = {"options": {"api_version": "2024-10-21"}} if prefix == "azure" else {}
-    given = {"api_base": server.url, "api_key": "k", "timeout_s": 10, **options, **arguments}
+    options: dict[str, Any] = {"options": {"api_version": "2024-10-21"}} if prefix == "azure" else {}
+    given: dict[str, Any] = {"api_base": server.url, "api_key": "k", "timeout_s": 10, **options, **arguments}
     return LiteLLMModel(f"{prefix}/{name}", **given)
 
 

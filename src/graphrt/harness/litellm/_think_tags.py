@@ -28,6 +28,8 @@ class ThinkTags:
 
     __slots__ = ("_begun", "_held", "_thinks")
 
+    _held: str
+
     def __init__(self, *, looks: bool = True) -> None:
         self._begun = not looks
         """Whether it is decided how the answer begins."""

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
+
+from graphrt._arguments import is_list, is_mapping
 
 _NONE: Mapping[str, Any] = {}
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
     """Return *value* if it is an object; else an empty one."""
-    return value if isinstance(value, Mapping) else _NONE
+    return value if is_mapping(value) else _NONE
 
 
 def mappings(value: Any) -> list[Mapping[str, Any]]:
     """Return the objects in the array *value*; none if it is no array."""
-    several = isinstance(value, Sequence) and not isinstance(value, str)
-    return [one for one in value if isinstance(one, Mapping)] if several else []
+    return [one for one in value if is_mapping(one)] if is_list(value) else []
 
 
 def text(value: Any) -> str:

@@ -19,7 +19,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
-from graphrt._arguments import is_number
+from graphrt._arguments import is_list, is_mapping, is_number
 from graphrt.harness.litellm._wire._api import Api
 from graphrt.harness.litellm._wire._calls import Calls
 from graphrt.harness.litellm._wire._events import DONE, Event
@@ -130,7 +130,7 @@ class Chat(Api):
             self.seen.ended = True
             return [*self.end(), event]
         events = super().event(event, value)
-        if not isinstance(value, dict):
+        if not is_mapping(value):
             return events
         self._note_usage(value)
         deltas: list[dict[str, Any]] = []
@@ -188,7 +188,7 @@ class Chat(Api):
     def _note_parts(self, place: Mapping[str, Any]) -> None:
         for name, kind in _PARTS.items():
             told: Any = place.get(name)
-            for item in told if isinstance(told, list) else [told] if told else []:
+            for item in told if is_list(told) else [told] if told else []:
                 own = text(mapping(item).get("type")) if name in _TYPED else ""
                 self._note_part(own or kind, item)
 
@@ -196,13 +196,13 @@ class Chat(Api):
         whole = json.dumps([kind, item])
         if whole not in self._parts and len(self._parts) < _MOST_PARTS:
             self._parts.add(whole)
-            data = item if isinstance(item, Mapping) else {kind: item}
+            data = item if is_mapping(item) else {kind: item}
             self.seen.parts.append(ProviderPart(provider=_NAME, type=kind, data=data))
 
     def _end_parts(self) -> None:
         """Note the parts that arrive in pieces."""
         if self._audio:
-            joined = {name: "".join(told) if isinstance(told, list) else told for name, told in self._audio.items()}
+            joined = {name: "".join(told) if is_list(told) else told for name, told in self._audio.items()}
             self.seen.parts.append(ProviderPart(provider=_NAME, type="audio", data=joined))
         block = self._details.block(_NAME)
         if block is not None:
@@ -253,7 +253,7 @@ class Chat(Api):
         thought = next((one for one in thoughts if one), detailed)
         self.seen.refusal += text(message.get("refusal"))
         content: Any = message.get("content")
-        if not isinstance(content, list):
+        if not is_list(content):
             return text(content), thought
         said: list[str] = []
         for part in content:
