@@ -197,6 +197,7 @@ def test_conversation_goes_on_in_other_processes_and_from_a_cassette(
     tmp_path: Path, model: str, first: ChatAnswer, last: ChatAnswer
 ) -> None:
     def talked(store: str, server: FakeChatServer, cassette: Cassette) -> list[Message]:
+        said: list[Message] = []
         for _ in range(2):  # two turns: each asks a person, in another process than the one that goes on
             with life(store, model, server, cassette) as runtime:
                 assert runtime.run({}, thread="t").status == "interrupted"

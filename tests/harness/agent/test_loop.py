@@ -370,6 +370,16 @@ def test_no_tool_call_of_a_reply_that_was_cut_off_is_made(seen: Any, caplog):
     assert kinds(items).count("ToolStarted") == kinds(items).count("ToolEnded") == (3 if seen is watch else 0)
 
 
+def test_no_tool_call_of_a_reply_that_a_filter_broke_off_is_made(caplog):
+    counts: list[int] = []
+    model = Model(says(call("note", x=1), finish_reason="content_filter"), "done")
+    reply = run(Agent(model, tools=[counting(counts)], limits=AgentLimits(on_length="raise")))
+
+    assert (reply.text, counts) == ("done", [])
+    assert reply.messages[2].text == "This call was not made: the provider's filter broke the reply off."
+    assert "broken off by the provider's filter" in caplog.text
+
+
 def test_model_that_is_always_cut_off_ends_at_the_limit_of_model_calls():
     model = Model(fn=lambda _: CUT)
 

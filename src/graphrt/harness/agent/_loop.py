@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["Loop"]
 
 _log: Final = logging.getLogger("graphrt.harness")
+_CUT: Final = ("length", "content_filter")
+"""Finish reasons of replies that did not come to their end."""
 
 
 @final
@@ -89,8 +91,8 @@ class Loop:
             response = self._unique(await self._ask(replace(self._request, messages=self.said)))
             self._count(response.usage)
             self._said.add(response.message)
-            if response.tool_calls and response.finish_reason == "length":
-                self._said.add(*self._cut_calls(response.tool_calls))
+            if response.tool_calls and response.finish_reason in _CUT:
+                self._said.add(*self._cut_calls(response))
                 continue
             if response.tool_calls:
                 if self._tools + len(response.tool_calls) > self._limits.tool_calls:
@@ -167,18 +169,22 @@ class Loop:
             prompt_messages=len(self._request.messages),
         )
 
-    def _cut_calls(self, calls: Sequence[ToolCall]) -> list[ToolMessage]:
-        """Return a result for each call of a reply that `max_tokens` cut off: the call is not made.
+    def _cut_calls(self, response: ModelResponse) -> list[ToolMessage]:
+        """Return a result for each call of a reply that was cut off: the call is not made.
 
         Nobody can tell how a call was meant to go on. Providers close the arguments of a cut call, as `{}`, which many
         tools accept, and calls that are complete may make no sense without those that are missing.
 
         Raises:
-            AgentLimitError: The limits say `on_length="raise"` (`answer-cut-off`).
+            AgentLimitError: `max_tokens` cut it off, and the limits say `on_length="raise"` (`answer-cut-off`).
         """
-        bound = self._cut_off(f"A reply with tool calls of agent {self._name!r}, which were not made,")
-        text = f"This call was not made: the reply was cut off at {bound}. Make shorter calls, or fewer at once."
-        return self._tooling.not_made(calls, text)
+        subject = f"A reply with tool calls of agent {self._name!r}, which were not made,"
+        if response.finish_reason == "length":
+            why = f"the reply was cut off at {self._cut_off(subject)}. Make shorter calls, or fewer at once."
+        else:
+            _log.warning("%s was broken off by the provider's filter.", subject)
+            why = "the provider's filter broke the reply off."
+        return self._tooling.not_made(response.tool_calls, f"This call was not made: {why}")
 
     def _cut_off(self, subject: str) -> str:
         """Log that `max_tokens` cut *subject* off, and return the bound in words; or raise.
