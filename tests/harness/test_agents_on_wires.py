@@ -22,7 +22,6 @@ from graphrt.harness import (
     Message,
     ThinkingBlock,
     ToolCall,
-    ToolMessage,
     UserMessage,
     tool,
 )
@@ -72,8 +71,6 @@ def area(x: int) -> str:
 
 CALL = ToolCall(id="call_1", name="area", arguments={"x": 4})
 THINKS = ChatAnswer(thinking="four by four", tool_calls=(CALL,))
-ITEM = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "four by four"}]}
-OF_OPENAI = ThinkingBlock(provider="openai", id="rs_1", text="four by four", signature="sealed", data=ITEM)
 
 
 def model_of(name: str, server: FakeChatServer) -> LiteLLMModel:
@@ -103,19 +100,35 @@ def test_reasoning_text_goes_back_in_the_field_of_its_provider(model: str, field
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_reasoning_items_go_back_to_responses_before_their_calls(way: str) -> None:
-    said = AssistantMessage(text="Let me see.", tool_calls=(CALL,), thinking=(OF_OPENAI,))
-    asked = [UserMessage(text="how large?"), said, ToolMessage(tool_call_id="call_1", text="16")]
-    sealing = {"include": ["reasoning.encrypted_content"], "store": False}
-    with FakeChatServer([ChatAnswer(tool_calls=(CALL,), thinking_blocks=(OF_OPENAI,)), "16"]) as server:
-        model = model_of("openai/responses/gpt-5", server)
-        asyncio.run(model.invoke(request(asked[:1], options=sealing)))
-        asyncio.run(run(Agent(model), way, asked))
+@pytest.mark.parametrize(
+    ("model", "options", "sent"),
+    [
+        ("gpt-5", {}, {"encrypted_content"}),  # litellm knows that it reasons, so encrypted reasoning is asked for
+        ("gpt-5", {"store": False}, {"encrypted_content"}),
+        ("gpt-5", {"include": []}, set()),
+        ("unknown", {}, set()),
+        ("unknown", {"store": False}, None),
+    ],
+)
+def test_reasoning_items_go_back_to_responses_before_their_calls(
+    model: str, options: dict[str, Any], sent: set[str] | None, way: str
+) -> None:
+    """An item goes back whole, else by its id where the provider stores it, else not at all."""
+    with FakeChatServer([THINKS, "16", "17"]) as server:
+        made = LiteLLMModel(f"openai/responses/{model}", api_base=server.url, api_key="k", options=options)
+        agent = Agent(made, tools=[area])
+        first = asyncio.run(run(agent, way))
+        second = asyncio.run(run(agent, way, [*first.messages, UserMessage(text="and one?")]))
 
-    user, *rest = server.requests[1].body["input"]
-    assert user["role"] == "user"
-    assert [item["type"] for item in rest] == ["reasoning", "message", "function_call", "function_call_output"]
-    assert rest[0] == {**ITEM, "encrypted_content": "sealed"}
+    assert (first.text, second.text) == ("16", "17")
+    block = first.messages[1].thinking[0]  # type: ignore[union-attr]
+    item = {"type": "reasoning", "id": block.id, "summary": [{"type": "summary_text", "text": "four by four"}]}
+    for asked in server.requests[1:]:
+        items = [one for one in asked.body["input"] if one.get("role") != "user"]
+        if sent is not None:
+            whole = item | dict.fromkeys(sent, block.signature)
+            assert items.pop(0) == whole
+        assert [one["type"] for one in items[:2]] == ["function_call", "function_call_output"]
 
 
 def test_fallback_of_another_provider_sees_no_reasoning() -> None:
@@ -157,6 +170,12 @@ PROVIDERS = [
         replace(THINKS, thinking="TURN"),
         ChatAnswer(text="16", thinking="ENDS"),
         id="deepseek",
+    ),
+    pytest.param(
+        "openai/responses/gpt-5",
+        replace(THINKS, thinking="TURN"),
+        ChatAnswer(text="16", thinking="ENDS"),
+        id="responses",
     ),
     pytest.param(
         "gemini/gemini-3-pro-preview",

@@ -31,7 +31,6 @@ from graphrt.harness.litellm._http_exchange import Exchange
 from graphrt.harness.litellm._request_body import correction_of
 from graphrt.harness.litellm._thinking import Recipient
 from graphrt.harness.litellm._wire._seen import Seen
-from graphrt.harness.messages import AssistantMessage
 from graphrt.harness.protocol import FinishReason, ModelProfile, ModelResponse, StreamItem, ThinkingDelta
 from graphrt.harness.request import ModelRequest
 
@@ -235,11 +234,11 @@ class LiteLLMModel:
         litellm, defaults = _client.load(), self._defaults
         model = request.model or self._name
         options = self._options(request)
-        answered = any(isinstance(message, AssistantMessage) for message in request.messages)
+        to = self._recipient(request)
         body = {
             "max_tokens": defaults.max_tokens,
             "temperature": defaults.temperature,
-            **_openai_format.wire_request(request),
+            **_openai_format.wire_request(request, to=to),
         }
         if request.output is not None and not self._profile_of(model).holds_to_output(request):
             del body["response_format"]  # litellm would refuse the call, or change what it means
@@ -249,11 +248,10 @@ class LiteLLMModel:
                 _check_key(_model_info.missing_key(litellm, model, provider, options), model, provider)
             for field in _model_info.left_out(litellm, name, provider):
                 body.pop(field, None)
-        if answered:
-            to = self._recipient(request)
-            body["messages"] = _openai_format.wire_messages(request.messages, to=to)
-            if to.api == "messages" and _thinking.cannot_go_on(request.messages):  # Claude would refuse to think
-                body.pop("reasoning_effort", None)
+        if to.api == "messages" and _thinking.cannot_go_on(request.messages):  # Claude would refuse to think
+            body.pop("reasoning_effort", None)
+        if to.encrypts:  # without it, reasoning goes back only as long as the provider stores it
+            body["include"] = ["reasoning.encrypted_content"]
         where = {"api_base": self._api_base, "api_key": self._api_key}
         timeout_s = self._timeout_s if request.timeout_s is None else request.timeout_s
         return {

@@ -37,6 +37,8 @@ _PROBE_FORM: Final[Mapping[str, Any]] = {
     "type": "json_schema",
     "json_schema": {"name": "found", "schema": {"type": "object", "properties": {}, "additionalProperties": False}},
 }
+_ENCRYPTING: Final = frozenset({"openai", "azure", "xai"})
+"""Providers whose Responses give the reasoning in encrypted form, if a request asks for it."""
 _MARGIN_TOKENS: Final = 64
 """Most tokens that a chat template adds to a conversation, and to each of its messages."""
 
@@ -65,7 +67,12 @@ def recipient_of(
         Exception: litellm does not know the provider.
     """
     name, provider, _ = provider_of(litellm, model, api_base=api_base, options=options)
-    return recipient(name, provider, responses=_by_responses(litellm, request, name, provider, api_base, options))
+    to = recipient(name, provider, responses=_by_responses(litellm, request, name, provider, api_base, options))
+    if to.api != "responses":
+        return to
+    reasons = litellm.supports_reasoning(name.removeprefix("responses/"), provider)  # others refuse the question
+    encrypts = reasons and provider in _ENCRYPTING and "include" not in options
+    return to._replace(encrypts=encrypts, stores=options.get("store") is not False)
 
 
 def _by_responses(

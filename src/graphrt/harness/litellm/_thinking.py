@@ -57,6 +57,10 @@ class Recipient(NamedTuple):
     provider: str = ""
     """Whose blocks are sent, as `ThinkingBlock.provider`; empty for none."""
     api: Api = "chat"
+    encrypts: bool = False
+    """Whether a request for Responses has to ask for reasoning in the encrypted form that can be sent back."""
+    stores: bool = True
+    """Whether the provider keeps items of Responses, so that one may be sent by its id alone."""
 
 
 def recipient(name: str, provider: str, *, responses: bool = False) -> Recipient:
@@ -116,7 +120,7 @@ def wire_assistant(body: dict[str, Any], thinking: Iterable[ThinkingBlock], to: 
     blocks = [block for block in thinking if block.sealed and block.provider == to.provider]
     match to.api:
         case "responses":
-            return _with_items(body, blocks)
+            return _with_items(body, [block for block in blocks if to.stores or _is_complete(block)])
         case "messages":
             return [{**body, "thinking_blocks": [_wire_block(block) for block in blocks]} if blocks else body]
         case "gemini":
@@ -161,6 +165,11 @@ def _with_items(body: dict[str, Any], blocks: Sequence[ThinkingBlock]) -> list[d
         made[-1]["tool_calls"].append(call)
     # What is empty is left out: litellm tells messages with calls from others by the field.
     return [{name: value for name, value in one.items() if value or name in ("role", "content")} for one in made]
+
+
+def _is_complete(block: ThinkingBlock) -> bool:
+    """Return whether an item says its reasoning itself: encrypted, or as the text of an open model."""
+    return bool(block.signature or block.data.get("content"))
 
 
 def _item(block: ThinkingBlock) -> dict[str, Any]:
