@@ -9,11 +9,15 @@ import pytest
 from pydantic import BaseModel
 
 from graphrt import Context, GraphBuilder, Runtime
+from graphrt.audit import AuditLog, Redaction
 from graphrt.harness import (
     Agent,
+    AgentReply,
     AssistantMessage,
+    FunctionModel,
     LiteLLMModel,
     Message,
+    ProviderPart,
     TextDelta,
     ThinkingBlock,
     ThinkingDelta,
@@ -100,3 +104,28 @@ def test_stream_of_a_graph_shows_thinking_before_text() -> None:
     deltas = [type(item).__name__ for item in items if isinstance(item, (ThinkingDelta, TextDelta))]
     assert deltas == sorted(deltas, reverse=True)
     assert set(deltas) == {"ThinkingDelta", "TextDelta"}
+
+
+def test_what_redaction_finds_in_data_of_a_provider_is_in_no_journal() -> None:
+    """A part is kept without it. Blocks are dropped, since the provider would refuse what was changed."""
+    mail, said = "ann@example.org", list[AgentReply]()
+    reply = AgentReply(
+        text="t",
+        thinking_blocks=(ThinkingBlock(provider="openai", id="rs_1", data={"summary": [{"text": mail}]}),),
+        provider_parts=(ProviderPart(provider="openai", type="url_citation", data={"title": [mail]}),),
+    )
+    g = GraphBuilder(Talk, name="talk")
+
+    @g.node
+    async def talk(state: Talk, ctx: Context) -> None:
+        said.append(await ctx.harness.run("hi"))
+
+    g.set_entry("talk")
+    g.set_finish("talk")
+    rules = AuditLog(redact=Redaction(patterns=["email"]))
+    with Runtime(g.compile(), store="memory:", harness=Agent(FunctionModel(lambda _: reply)), audit=rules) as runtime:
+        runtime.run({}, thread="t")
+        (known,) = replies(runtime)
+
+    assert mail not in repr(known)
+    assert (said[0].provider_parts[0].data, said[0].thinking_blocks) == ({"title": ["<email>"]}, ())
