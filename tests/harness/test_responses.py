@@ -9,11 +9,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pytest
+from pydantic import BaseModel
 from tests.harness.wires import EVENTS, KEY, WAYS, WIRES, ask, model_for, request
 
 from graphrt.errors import BadResponseError, HarnessError, RateLimitError, RefusalError, TransientModelError
 from graphrt.events import Usage
 from graphrt.harness import (
+    Agent,
     AgentReply,
     LiteLLMModel,
     ProviderPart,
@@ -23,6 +25,7 @@ from graphrt.harness import (
     ThinkingDelta,
     ToolCall,
     ToolSpec,
+    tool,
 )
 from graphrt.testing import ChatAnswer, FakeChatServer
 
@@ -32,6 +35,16 @@ CALL: Final = ToolCall(id="c1", name="look", arguments={"x": 4})
 OTHER: Final = ToolCall(id="c2", name="look", arguments_text="{oops")
 USED: Final = Usage(input_tokens=10, output_tokens=5, cached_tokens=3, reasoning_tokens=2)
 DETAILS: Final = ("deltas", "done", "items", "end")
+
+
+class Found(BaseModel):
+    x: int
+
+
+@tool
+def look(x: int) -> int:
+    """Look it up."""
+    return x * x
 
 
 def model(server: FakeChatServer, name: str = "gpt-5", **arguments: Any) -> LiteLLMModel:
@@ -310,3 +323,49 @@ def test_an_answer_without_anything_is_a_bad_response(wire: str, way: str) -> No
             assert (await ask(of, way, request())).finish_reason == "length"
 
     asyncio.run(go())
+
+
+# -------------------------------------------------------------------------------------------------------------- requests
+
+
+def test_a_request_has_the_form_of_the_api() -> None:
+
+    async def go() -> Any:
+        with FakeChatServer([ChatAnswer(text='{"x": 4}')]) as server:
+            agent = Agent(model(server), tools=[look])
+            await agent.run("hi", output=Found, max_tokens=2000, reasoning="low")
+            return server.requests[0].body
+
+    body = asyncio.run(go())
+    form = body["text"]["format"]
+    assert (form["type"], form["name"], form["strict"]) == ("json_schema", "Found", True)
+    assert form["schema"]["required"] == ["x"]
+    assert (body["max_output_tokens"], body["reasoning"]["effort"]) == (2000, "low")
+    assert [(one["type"], one["name"], "x" in one["parameters"]["properties"]) for one in body["tools"]] == [
+        ("function", "look", True)
+    ]
+
+
+@pytest.mark.parametrize(("name", "streams"), [("not-in-the-tables", True), ("gpt-5", True), ("o1-pro", False)])
+def test_a_stream_is_asked_for_unless_the_model_has_none(name: str, streams: bool) -> None:
+    """Of a model without streams litellm makes a stream itself."""
+    asked = request(tools=[ToolSpec(name="look")])
+
+    async def go() -> tuple[list[AgentReply], Any]:
+        answer = ChatAnswer(text="hi", thinking="hm", tool_calls=(CALL,), usage=USED)
+        with FakeChatServer([answer] * 2) as server:
+            replies = [await ask(model(server, name), way, asked) for way in WAYS]
+            return replies, server.requests[1].body.get("stream")
+
+    (first, second), stream = asyncio.run(go())
+
+    assert first == second
+    assert (first.text, first.thinking, first.tool_calls) == ("hi", "hm", (CALL,))
+    assert bool(stream) is streams
+
+
+def test_the_profile_is_that_of_the_model_in_the_other_api() -> None:
+    by_chat, by_responses = (LiteLLMModel(f"openai/{name}").profile for name in ("gpt-4o", "responses/gpt-4o"))
+
+    assert by_chat.output_schema
+    assert replace(by_responses, name=by_chat.name, count_tokens=by_chat.count_tokens) == by_chat

@@ -25,6 +25,8 @@ _OTHER_WAYS: Final = ("key", "token", "auth", "credential", "headers", "client",
 """Parts of the names of options that may carry a credential."""
 IF_IT_CAN: Final = frozenset({"seed", "reasoning_effort"})
 """Optional fields of a request: they are dropped for a model that does not support them, so that no call fails."""
+_BY_RESPONSES: Final = "responses/"
+"""Stands before the name of a model that litellm is to call by OpenAI's Responses."""
 _FORM_TOOL: Final = "json_tool_call"
 """Name of the tool into which litellm turns an output schema."""
 _CLOSED_FORMS: Final = frozenset({"output_format", "outputConfig"})
@@ -70,7 +72,7 @@ def recipient_of(
     to = recipient(name, provider, responses=_by_responses(litellm, request, name, provider, api_base, options))
     if to.api != "responses":
         return to
-    reasons = litellm.supports_reasoning(name.removeprefix("responses/"), provider)  # others refuse the question
+    reasons = litellm.supports_reasoning(_plain(name), provider)  # others refuse the question
     encrypts = reasons and provider in _ENCRYPTING and "include" not in options
     return to._replace(encrypts=encrypts, stores=options.get("store") is not False)
 
@@ -93,7 +95,7 @@ def _by_responses(
             api_base=api_base,
         )
     except Exception:  # noqa: BLE001 - not part of litellm's public interface: other versions may have other arguments
-        return name.startswith("responses/")
+        return name.startswith(_BY_RESPONSES)
     return bool(found.get("mode") == "responses")
 
 
@@ -114,6 +116,7 @@ def profile_of(litellm: LiteLLM, model: str, *, api_base: str | None, options: M
     """Return the profile of *model* by the tables; only its name is set if litellm does not know its provider."""
     try:
         name, provider, _ = provider_of(litellm, model, api_base=api_base, options=options)
+        name = _plain(name)
         fields = set(litellm.get_supported_openai_params(name, provider) or ())
         known = _entry(litellm, model, name, provider)
         schema = "response_format" in fields and (not known or litellm.supports_response_schema(name, provider))
@@ -161,7 +164,7 @@ def price_of(
             return None  # for some models litellm returns 0.0, which would pass for free
         counted = litellm.Usage(**usage) if isinstance(usage, Mapping) else usage
         costs = litellm.cost_per_token(
-            model=name.removeprefix("responses/"),
+            model=_plain(name),
             custom_llm_provider=provider,
             usage_object=counted,
             service_tier=tier,
@@ -192,7 +195,7 @@ def _made_of_schemas(litellm: LiteLLM, name: str, provider: str) -> tuple[bool, 
 
 def left_out(litellm: LiteLLM, name: str, provider: str) -> frozenset[str]:
     """Return the fields of `IF_IT_CAN` that this model does not support, by litellm's tables."""
-    fields = set(litellm.get_supported_openai_params(name, provider) or ())
+    fields = set(litellm.get_supported_openai_params(_plain(name), provider) or ())
     return IF_IT_CAN - fields if fields else frozenset()
 
 
@@ -224,12 +227,17 @@ def most_tokens(request: ModelRequest) -> int:
 
 def _entry(litellm: LiteLLM, model: str, name: str, provider: str) -> Mapping[str, Any]:
     """Return the table entry of a model of *provider*; empty if there is none."""
-    name = name.removeprefix("responses/")  # that is how litellm is told to use another API, for the same price
+    name = _plain(name)
     for key in (model, name, f"{provider}/{name}"):
         entry = litellm.model_cost.get(key)
         if entry is not None and str(entry.get("litellm_provider", "")).startswith(provider):
             return entry
     return {}
+
+
+def _plain(name: str) -> str:
+    """Return the name of a model without the API that litellm is to use for it; prices and abilities are the same."""
+    return name.removeprefix(_BY_RESPONSES)
 
 
 def _limit(entry: Mapping[str, Any], name: str) -> int | None:

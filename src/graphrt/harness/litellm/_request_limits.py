@@ -1,4 +1,4 @@
-"""Changes to litellm: how often a request is sent, how much of a text is searched for credentials, how a stream ends.
+"""Changes to litellm: how often a request is sent, how much of a text is searched for credentials, what a stream is.
 
 Each change to a function of litellm takes effect in calls of graphrt only. `_http_exchange` bounds how much of an
 answer is read, and from where; the caller bounds the time.
@@ -22,6 +22,7 @@ def install(ours: ContextVar[Exchange | None]) -> None:
     _send_once(ours)
     _search_so_much(ours)
     _end_without_reason(ours)
+    _stream_if_asked(ours)
 
 
 def _send_once(ours: ContextVar[Exchange | None]) -> None:
@@ -71,3 +72,23 @@ def _end_without_reason(ours: ContextVar[Exchange | None]) -> None:
         return result
 
     wrapper._should_fail_on_clean_eof = ends
+
+
+def _stream_if_asked(ours: ContextVar[Exchange | None]) -> None:
+    """Ask models of OpenAI's Responses for a stream, unless litellm's tables say that they have none.
+
+    litellm (1.110, `supports_native_streaming`) takes each model that the tables do not have for one without streams,
+    asks for the whole answer, and cuts that up.
+    """
+    config: Any = import_module("litellm.llms.openai.responses.transformation").OpenAIResponsesAPIConfig
+    fakes: Final[Any] = config.should_fake_stream
+    litellm: Final[Any] = import_module("litellm")
+
+    def should_fake_stream(self: Any, model: Any, stream: Any, custom_llm_provider: Any = None) -> bool:
+        keys = (model, f"{custom_llm_provider}/{model}")
+        if ours.get() is not None and not any(key in litellm.model_cost for key in keys):
+            return False
+        result: bool = fakes(self, model=model, stream=stream, custom_llm_provider=custom_llm_provider)
+        return result
+
+    config.should_fake_stream = should_fake_stream
