@@ -150,3 +150,11 @@ def test_usage_says_what_is_not_known() -> None:
     lines = plain(views.usage({"model": {"m": Usage(calls=1, input_tokens=5)}}, Usage(calls=1, input_tokens=5), 78))
 
     assert lines[1].split() == ["m", "1", "5", "0", "not", "known"]
+
+
+def test_usage_says_which_calls_have_no_report_and_that_their_price_is_missing() -> None:
+    used = Usage(calls=1, input_tokens=5, cost_usd=0.25) + Usage(calls=2, unreported_calls=2, reserved_tokens=90)
+    lines = plain(views.usage({"model": {"m": used}}, used, 78))
+
+    assert " ".join(lines[1].split()) == "m 3 (2 unreported) 5 0 at least $0.2500"
+    assert lines[-1] == "3 calls (2 unreported), 5 tokens in, 0 out, at least $0.2500"

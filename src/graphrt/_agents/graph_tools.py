@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack, final
 
 from graphrt._agents.graph_input import GraphInput
 from graphrt._ambient import NODE, PARENT_AGENT, Above, running_context
+from graphrt._usage.amounts import used_amounts
 from graphrt.errors import InputError, names
 from graphrt.errors._codes.agents import GRAPH_NOT_ENDED, NESTED_TOO_DEEP
 from graphrt.errors._codes.arguments import ARGUMENTS_EXCLUDE_EACH_OTHER
@@ -290,12 +291,15 @@ class GraphHarness:
 
 
 async def _paid(graph: str, took: list[Usage]) -> None:
-    """Add the usage *took* of a failed run of *graph* to the totals of the node's task: no reply reports it."""
+    """Add the usage *took* of a failed run of *graph* to the totals and budgets of the node's task: no reply reports it."""
     node = running_context()  # the Context; None outside of a graph, and for work that a node left behind
     if node is None:
         return
+    services = node._agents()
     for usage in took:
-        await node._agents().spent(f"graph/{graph}", usage, graph)  # key, usage, and the name in place of a model's
+        if services.ledger is not None and not isinstance(HERE.get(), Place):  # an agent's ledger bounded the calls
+            services.ledger.charge(used_amounts(usage))
+        await services.spent(f"graph/{graph}", usage, graph)  # key, usage, and the name in place of a model's
 
 
 @contextmanager

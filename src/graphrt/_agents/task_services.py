@@ -229,8 +229,9 @@ class TaskServices:
             try:
                 response = await recorded.reply(task, asked, call)
             finally:  # failed calls that were billed are not made again: their usage is in the log
-                for one in models.failed(asked)[before:] if self.ledger is not None else ():
-                    self.ledger.charge(used_amounts(one))
+                if self.ledger is not None:
+                    for one in models.failed(asked)[before:]:
+                        self.ledger.charge(used_amounts(one))
         elif watcher is None:
             response = await call()
         else:

@@ -15,9 +15,16 @@ from tests.harness.wires import WAYS, model_for
 
 from graphrt import START, Context, GraphBuilder, RetryPolicy, Runtime
 from graphrt._usage.amounts import used_amounts
-from graphrt.errors import BadResponseError, BudgetExceededError, HarnessError, NodeError, TransientModelError
+from graphrt.errors import (
+    BadResponseError,
+    BudgetExceededError,
+    HarnessError,
+    NodeError,
+    RefusalError,
+    TransientModelError,
+)
 from graphrt.events import Amounts, Usage
-from graphrt.harness import Agent, AgentReply, Budget, FunctionModel, TextDelta, TokenTracker
+from graphrt.harness import Agent, AgentReply, Budget, FunctionModel, GraphHarness, TextDelta, TokenTracker
 from graphrt.harness.cassette import Cassette
 from graphrt.testing import ChatAnswer, FakeChatServer
 
@@ -238,6 +245,15 @@ def test_an_agent_outside_of_a_graph_counts_them_too() -> None:
     assert reply.usage == REPORT + OK
 
 
+async def heard(ctx: Context, way: str) -> None:
+    """Ask, and read the answer as a whole or as a stream."""
+    if way == "invoke":
+        await ctx.harness.run("?")
+        return
+    async for _ in ctx.harness.stream("?"):
+        pass
+
+
 # -- over HTTP ---------------------------------------------------------------------------------------------------------
 
 
@@ -257,11 +273,7 @@ def test_an_agent_outside_of_a_graph_counts_them_too() -> None:
 )
 def test_answers_with_status_200_are_calls_of_the_budget(way: str, answer: ChatAnswer) -> None:
     async def node(state: State, ctx: Context) -> dict[str, Any]:
-        if way == "invoke":
-            await ctx.harness.run("?")
-        else:
-            async for _ in ctx.harness.stream("?"):
-                pass
+        await heard(ctx, way)
         return {}
 
     with FakeChatServer({re.compile(""): answer}) as server:
@@ -271,8 +283,10 @@ def test_answers_with_status_200_are_calls_of_the_budget(way: str, answer: ChatA
             with pytest.raises((BudgetExceededError, NodeError)) as caught:
                 verb()
 
+    tracker = TokenTracker().read(runtime.entries("t"))
     assert isinstance(caught.value, BudgetExceededError)
-    assert len(server.requests) == TokenTracker().read(runtime.entries("t")).total.calls == 2
+    assert len(server.requests) == tracker.total.calls == 2
+    assert tracker.total.reserved_tokens == 0  # no limit needed their number
 
 
 @pytest.mark.needs("litellm")
@@ -284,3 +298,50 @@ def test_calls_without_an_answer_are_free(answer: ChatAnswer) -> None:
         result = Runtime(fan(1), harness=harness, budget=Budget(calls=1)).run({})
 
     assert (result.state.said, result.usage.calls, result.usage.unreported_calls) == (["ok"], 1, 0)
+
+
+@pytest.mark.needs("litellm")
+@pytest.mark.xdist_group("litellm")
+@pytest.mark.parametrize("way", WAYS)
+def test_a_filtered_answer_costs_what_the_provider_reports(way: str) -> None:
+    filtered = ChatAnswer(finish_reason="content_filter", usage=Usage(input_tokens=1500, output_tokens=3))
+    profile = replace(PRICED, max_output_tokens=2_000)
+
+    async def node(state: State, ctx: Context) -> dict[str, Any]:
+        with pytest.raises(RefusalError) as caught:
+            await heard(ctx, way)
+        assert caught.value.billed
+        assert ctx.budget is not None
+        return {"said": [str(ctx.budget.spent)]}
+
+    with FakeChatServer([filtered]) as server:
+        harness = Agent(model_for("anthropic", server, profile=profile))
+        result = Runtime(fan(1, node), harness=harness, budget=Budget(usd=1.0)).run({})
+
+    assert result.state.said == [str(Amounts(1503, 1506, 1))]
+    assert (result.usage.input_tokens, result.usage.output_tokens, result.usage.unreported_calls) == (1500, 3, 0)
+    assert result.usage.cost_usd == pytest.approx(0.001506)
+
+
+def test_a_graph_as_a_harness_that_fails_is_charged_what_its_calls_used() -> None:
+    """The node goes on, within what is left of the budget."""
+    g = GraphBuilder(State, name="inner")
+    broken = agent(AgentReply(text="one", usage=OK), FAILURES["billed"][0], retry=ONCE)
+
+    @g.node
+    async def asks(state: State, ctx: Context) -> dict[str, Any]:
+        return {"said": [(await ctx.harness.run(str(number))).text for number in range(2)]}
+
+    g.add_edge(START, asks)
+    inner = GraphHarness(
+        g.compile(), input=lambda _: {}, output=lambda state: "", harness=broken, budget=Budget(tokens=1_000)
+    )
+
+    async def node(state: State, ctx: Context) -> dict[str, Any]:
+        with pytest.raises(NodeError):
+            await ctx.harness.run("?")
+        return {"said": [str(ctx.budget.spent.calls)]}  # type: ignore[union-attr]
+
+    result = Runtime(fan(1, node), harness=inner, budget=Budget(calls=9)).run({})
+
+    assert (result.state.said, result.usage) == (["2"], OK + UNREPORTED)

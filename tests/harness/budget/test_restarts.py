@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -14,8 +15,9 @@ import pytest
 from pydantic import BaseModel
 
 from graphrt import END, START, Context, GraphBuilder, Runtime
-from graphrt.errors import AuthenticationError, BudgetExceededError, NodeError, TransientModelError
-from graphrt.events import Usage
+from graphrt._usage.amounts import usage_of
+from graphrt.errors import AuthenticationError, BadResponseError, BudgetExceededError, NodeError, TransientModelError
+from graphrt.events import Amounts, Usage
 from graphrt.harness import Agent, AgentReply, Budget, FunctionModel, ModelProfile, TokenTracker
 from graphrt.reducers import append
 
@@ -67,7 +69,13 @@ LOST: Final[Any] = {"unreported_calls": 1, "unpriced_calls": 1, "reserved_tokens
 """What a usage says of a call that a kill cut off."""
 
 
-def model(die_at: int | None = None, fail_at: int | None = None, usage: Usage | None = None) -> FunctionModel:
+def model(
+    die_at: int | None = None,
+    fail_at: int | None = None,
+    usage: Usage | None = None,
+    billed_at: int | None = None,
+    reported: int | None = None,
+) -> FunctionModel:
     made: list[int] = []
 
     def answer(_request: Any) -> AgentReply:
@@ -76,16 +84,21 @@ def model(die_at: int | None = None, fail_at: int | None = None, usage: Usage | 
             os.kill(os.getpid(), signal.SIGKILL)
         if len(made) == fail_at:
             raise AuthenticationError("no key")
+        if len(made) == billed_at:
+            report = None if reported is None else Usage(input_tokens=10, output_tokens=reported, calls=1)
+            raise BadResponseError("cut", retry_after_s=0.0, billed=True, usage=report)
         return AgentReply(text="ok", usage=usage or Usage(input_tokens=10, output_tokens=20, calls=1))
 
     return FunctionModel(answer, usage=None, profile=PROFILE)
 
 
-def killed(path: str, state: str, die_at: int, **options: Any) -> None:
+def killed(
+    path: str, state: str, die_at: int, billed_at: int | None = None, reported: int | None = None, **options: Any
+) -> None:
     """Run in a process of its own, which is killed inside of call number *die_at*."""
     code = (
         f"from tests.harness.budget import test_restarts as t\n"
-        f"t.runtime({path!r}, t.model(die_at={die_at}), t.{state}, **{options!r}).run({{}}, thread='t')\n"
+        f"t.runtime({path!r}, t.model({die_at}, billed_at={billed_at}, reported={reported}), t.{state}, **{options!r}).run({{}}, thread='t')\n"
     )
     root = Path(__file__).parents[3]
     env = {**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
@@ -120,6 +133,23 @@ def test_it_stays_counted_over_later_restarts_and_commits(tmp_path: Path, die_at
         result = go_on(driver)
 
     assert result.usage == Usage(input_tokens=80, output_tokens=160, calls=9, cost_usd=pytest.approx(0.00024), **LOST)
+
+
+@pytest.mark.parametrize("reported", [Usage(input_tokens=10, output_tokens=5, calls=1), None])
+def test_a_billed_failure_and_the_call_that_a_kill_cut_off_after_it_count_once_each(
+    tmp_path: Path, reported: Usage | None
+) -> None:
+    """Both are of one request: the second call is the retry of the first."""
+    path = str(tmp_path / "t.db")
+    killed(path, "Plain", 2, billed_at=1, steps=1, reported=None if reported is None else reported.output_tokens)
+    failed = reported or Usage(calls=1, unreported_calls=1, reserved_tokens=90)
+    with runtime(path, model(), steps=1) as driver:
+        result = go_on(driver)
+        again = driver.state("t")
+
+    assert again.usage == result.usage
+    used = replace(result.usage, cost_usd=None, unpriced_calls=0)
+    assert used == failed + usage_of(Amounts(90, 0, 1)) + Usage(input_tokens=20, output_tokens=40, calls=2)
 
 
 def test_the_field_pays_for_it_too(tmp_path: Path) -> None:
