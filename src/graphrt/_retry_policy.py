@@ -40,6 +40,10 @@ _PERMANENT: Final = (
 _PASSING_STATUS: Final = frozenset({408, 409, 423, 425, 429})
 """HTTP statuses below 500 that are transient: timeout, conflict, locked, too early, too many requests."""
 
+_FINAL_CODES: Final = frozenset({"no-credit", "unreadable-answer"})
+"""Codes of failed model calls that the next attempt would meet again, whatever their class and status: an account without
+credit answers 429, and each answer that cannot be read is charged (decisions 0037 and 0203)."""
+
 
 def status_of(error: BaseException) -> int | None:
     """Return the HTTP status that *error* or its `response` carries, or None.
@@ -58,7 +62,8 @@ def is_transient(error: BaseException) -> bool:
     """Return whether *error* is transient, which is what a policy without `retry_on` retries.
 
     An error with an HTTP status is judged by it: 408, 409, 423, 425, 429 and 5xx are transient, others are not.
-    Of graphrt's own errors, rate limits, transient model errors and harness errors with such a status are transient.
+    Of graphrt's own errors, rate limits, transient model errors and harness errors with such a status are transient,
+    except those with a code in `_FINAL_CODES`.
     An exception group is transient if all its members are. Any other exception is, unless it is in `_PERMANENT`.
     """
     inside: tuple[BaseException, ...] | None = getattr(error, "exceptions", None)
@@ -67,6 +72,8 @@ def is_transient(error: BaseException) -> bool:
     if not isinstance(error, Exception):
         return False
     status = status_of(error)
+    if is_final(error):
+        return False
     if isinstance(error, HarnessError):
         return isinstance(error, (RateLimitError, TransientModelError)) or (status is not None and _may_pass(status))
     if isinstance(error, GraphrtError):
@@ -76,12 +83,19 @@ def is_transient(error: BaseException) -> bool:
     return not isinstance(error, _PERMANENT)
 
 
+def is_final(error: BaseException) -> bool:
+    """Return whether *error* is a failed model call that no retry helps, although others of its class may pass."""
+    return isinstance(error, HarnessError) and error.code in _FINAL_CODES
+
+
 def _may_pass(status: int) -> bool:
     return status in _PASSING_STATUS or status >= 500
 
 
 def wants_retry(policy: RetryPolicy, error: BaseException) -> bool:
     """Return whether *policy* retries *error*; the number of attempts is not looked at.
+
+    Classes in `retry_on` do not mean the errors that are final; a predicate decides about all.
 
     Raises:
         Exception: The predicate `retry_on` raised.
@@ -90,7 +104,7 @@ def wants_retry(policy: RetryPolicy, error: BaseException) -> bool:
     if on is None:
         return is_transient(error)
     if isinstance(on, tuple) or (isinstance(on, type) and issubclass(on, BaseException)):
-        return isinstance(error, on)
+        return isinstance(error, on) and not is_final(error)
     return bool(on(error))
 
 

@@ -179,7 +179,8 @@ class RetryPolicy:
         growth: Factor from one upper bound to the next, 1 or more.
         jitter: True draws each wait; False waits the whole upper bound.
         retry_on: Exception types, or a predicate on the exception. None, the default, retries transient errors, and
-            not programming errors or HTTP statuses such as 400, 401 and 404.
+            not programming errors or HTTP statuses such as 400, 401 and 404. A failed model call with the code
+            `no-credit` or `unreadable-answer` is only retried if a predicate asks for it.
 
     Source:
         Exponential backoff with full jitter, decision 0012; the bound of hints, decision 0048.

@@ -88,6 +88,7 @@ def test_delays_grow_to_their_bound_and_differ_by_task() -> None:
         (Answer(status_code=200), False),
         (RateLimitError("x"), True),
         (TransientModelError("x"), True),
+        (RateLimitError("x", code="no-credit"), False),
         (AuthenticationError("x"), False),
         (HarnessError("x"), False),
         (InputError("x"), False),
@@ -118,6 +119,13 @@ def test_a_harness_error_is_judged_by_its_status_if_it_has_one() -> None:
 )
 def test_a_policy_may_say_what_it_retries(on: Any, wants: bool) -> None:
     assert retry.wants_retry(RetryPolicy(2, retry_on=on), ConnectionError()) is wants
+
+
+def test_a_class_does_not_mean_its_errors_that_are_final() -> None:
+    no_credit = RateLimitError("x", code="no-credit")
+
+    assert not retry.wants_retry(RetryPolicy(2, retry_on=RateLimitError), no_credit)
+    assert retry.wants_retry(RetryPolicy(2, retry_on=lambda error: True), no_credit)
 
 
 @pytest.mark.parametrize(

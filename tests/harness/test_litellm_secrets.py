@@ -47,7 +47,11 @@ ANSWERS = {
     "bad request": ChatAnswer.failure(400, ECHO, code="content_filter"),
     "rate": ChatAnswer.failure(429, ECHO),
     "server": ChatAnswer.failure(500, ECHO),
+    "names": ChatAnswer(
+        status=400, raw=json.dumps({"error": {"code": KEY, "type": PASSWORD, "status": ECHO}}).encode()
+    ),
     "text": ChatAnswer(raw=ECHO.encode()),
+    "edge": ChatAnswer(raw=b"<" + b"x" * 188 + ECHO.encode()),
     "no answer": ChatAnswer(raw=json.dumps({"model": ECHO, "choices": []}).encode()),
     "stream": ChatAnswer(raw=b"data: " + json.dumps({"error": {"message": ECHO, "code": 500}}).encode() + b"\n\n"),
     "drop": ChatAnswer.drop(after=2),
@@ -75,11 +79,9 @@ def log() -> Iterator[io.StringIO]:
 
 
 def model_at(address: str, wire: str) -> LiteLLMModel:
-    """A model with an address that has a key in it: its own on the one wire, in an option on the other."""
-    query = f"?key={IN_QUERY}"
-    here, there = (query, "") if wire == "openai" else ("", query)
-    options = {**OPTIONS, "callback_url": f"http://host/{there}"}
-    return LiteLLMModel(f"{wire}/fake", api_key=KEY, api_base=address + here, timeout_s=0.5, options=options)
+    """A model with an address in its options that has a key in it; in its own address, it would not reach the server."""
+    options = {**OPTIONS, "callback_url": f"http://host/?key={IN_QUERY}"}
+    return LiteLLMModel(f"{wire}/fake", api_key=KEY, api_base=address, timeout_s=0.5, options=options)
 
 
 def hits(*sinks: object) -> list[str]:

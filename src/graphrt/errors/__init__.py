@@ -336,13 +336,16 @@ class AuthenticationError(HarnessError):
 
 
 class BadRequestError(HarnessError):
-    """The provider refused the request (400, 404, 422). A retry would not help."""
+    """The provider refused the request (400, 404, 422), or litellm did before it was sent. A retry would not help."""
 
     default_code = "bad-request"
 
 
 class RateLimitError(HarnessError):
-    """The provider received too many requests (429). `retry_after_s` is its hint, in seconds."""
+    """The provider received too many requests (429). `retry_after_s` is its hint, in seconds.
+
+    With the code `no-credit`, the account's quota is used up, and a retry would not help.
+    """
 
     default_code = "rate-limit"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from graphrt.errors import (
     AuthenticationError,
     BadRequestError,
@@ -24,88 +26,60 @@ MODEL_REQUEST_FORBIDDEN = ErrorCode(
     "agent.override(model=...)`; or replace the harness: harness=MockHarness([...]).",
 )
 
+_FAILED: Final = "The model call failed{with_status}: {reason}"
+
 CALL_UNAUTHORIZED = ErrorCode(
     "authentication",
     AuthenticationError,
-    "The model call failed{with_status}: {reason}",
+    _FAILED,
     fix="Check the api_key of the model, or the provider's environment variable.",
 )
-
 NO_API_KEY = ErrorCode(
-    "no-api-key",
-    AuthenticationError,
-    "The model call failed{with_status}: {reason}",
-    fix="Give api_key=, or set the provider's environment variable.",
+    "no-api-key", AuthenticationError, _FAILED, fix="Give api_key=, or set the provider's environment variable."
 )
-
 CONTEXT_OVERFLOW = ErrorCode(
     "context-overflow",
     ContextOverflowError,
-    "The model call failed{with_status}: {reason}",
+    _FAILED,
     fix="Shorten the conversation, or choose a model with a longer context.",
 )
-
 RATE_LIMITED = ErrorCode(
-    "rate-limit",
-    RateLimitError,
-    "The model call failed{with_status}: {reason}",
-    fix="Wait and retry, or check the quota of the account.",
+    "rate-limit", RateLimitError, _FAILED, fix="Wait and retry, or raise the account's rate limit."
 )
-
+NO_CREDIT = ErrorCode(
+    "no-credit", BadRequestError, _FAILED, fix="Add credit to the account, or raise its limit. A retry would not help."
+)
+NO_QUOTA = NO_CREDIT.variant(_FAILED, error=RateLimitError, fix=NO_CREDIT.fix)
+NO_CREDIT_FOR_KEY = NO_CREDIT.variant(_FAILED, error=AuthenticationError, fix=NO_CREDIT.fix)
 TRANSIENT_MODEL = ErrorCode(
     "transient-model",
     TransientModelError,
-    "The model call failed{with_status}: {reason}",
+    _FAILED,
     fix="Retry; if it persists, check the address and the network, and look at the provider's status page.",
 )
-
-BAD_MODEL_REQUEST = ErrorCode(
-    "bad-request",
-    BadRequestError,
-    "The model call failed{with_status}: {reason}",
-    fix="Check the model's name and the options of the call.",
+BAD_REQUEST = ErrorCode(
+    "bad-request", BadRequestError, _FAILED, fix="Check the model's name and the options of the call."
 )
-
+NOT_SENT = BAD_REQUEST.variant(
+    _FAILED, fix="Follow the text, which is litellm's: the provider has not seen the request."
+)
 UNKNOWN_MODEL = ErrorCode(
     "unknown-model",
     BadRequestError,
-    "The model call failed{with_status}: {reason}",
+    _FAILED,
     fix='Write the model as "provider/model", such as "openai/gpt-4o-mini", with a name that the provider offers.',
 )
-
-REFUSAL = ErrorCode(
-    "refusal",
-    RefusalError,
-    "The model call failed{with_status}: {reason}",
-    fix="Change the request; repeating it will not help.",
-)
-
+REFUSAL = ErrorCode("refusal", RefusalError, _FAILED, fix="Change the request; repeating it will not help.")
 BAD_RESPONSE = ErrorCode(
-    "bad-response",
-    BadResponseError,
-    "The model call failed{with_status}: {reason}",
-    fix="Check that the address is that of a chat completions endpoint, and for a stream, that it can stream.",
+    "bad-response", BadResponseError, _FAILED, fix="Try again. If the answer is not that of a model, correct api_base."
 )
-
+NOT_A_STREAM = BAD_RESPONSE.variant(
+    _FAILED, fix="Call the model without streaming, unless the answer shows that api_base is wrong."
+)
 ANSWER_OUT_OF_BOUNDS = ErrorCode(
-    "unreadable-answer",
-    BadResponseError,
-    "The model call failed{with_status}: {reason}",
-    fix="Check that the address is that of a chat completions endpoint.",
+    "unreadable-answer", BadResponseError, _FAILED, fix="Check what answers at api_base: a retry would get the same."
 )
-
-HARNESS_CANNOT_SEND = ErrorCode(
-    "harness",
-    HarnessError,
-    "The model call failed{with_status}: {reason}",
-    fix="Check api_base, and the headers in options.",
-)
-LIBRARY_FAILED = HARNESS_CANNOT_SEND.variant(
-    "The model call failed{with_status}: {reason}",
-    fix="Look at the text above; it came from the provider's library, not from the provider.",
-)
-
-
+HARNESS_CANNOT_SEND = ErrorCode("harness", HarnessError, _FAILED, fix="Check api_base, and the headers in options.")
 REDIRECTED = ErrorCode(
     "redirected",
     BadRequestError,

@@ -255,8 +255,7 @@ def _is_retried(policy: RetryPolicy, error: Exception) -> bool:
     if not isinstance(error, HarnessError):
         return False
     if policy.retry_on is None and isinstance(error, BadResponseError):
-        # The next answer may be well formed; one that is too long or compressed would be the same (decision 0037).
-        return error.code != "unreadable-answer"
+        return not _retry_policy.is_final(error)  # the next answer may be well formed
     try:
         return _retry_policy.wants_retry(policy, error)
     except Exception as broken:  # noqa: BLE001 - the predicate is user code; the error of the call is the one to raise

@@ -226,8 +226,7 @@ def _opened(exchange: Exchange, request: Any, response: Any) -> _Passage:
     exchange.seen = Seen()
     asked = _asks_for_stream(request)
     streamed = asked and status < 400  # an error is a document, even if a stream was requested
-    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-    body = body_of(exchange.seen, url=str(request.url), status=status, media_type=media_type, streamed=asked)
+    body = body_of(exchange.seen, url=str(request.url), status=status, headers=headers, streamed=asked)
     bounds = _StreamBounds() if streamed else _Bounds()
     coding = headers.get("content-encoding", "identity").strip().lower()
     if coding in ("", "identity"):

@@ -16,7 +16,7 @@ from typing import Any, Final
 from graphrt import _sensitive_texts
 from graphrt._ambient import WATCHER
 from graphrt._arguments import check_amount, check_text
-from graphrt.errors import HarnessError, MissingExtraError
+from graphrt.errors import BadResponseError, HarnessError, MissingExtraError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.models import (
     OPTIONS_CLASH,
@@ -414,10 +414,13 @@ class _Call:
         )
 
     def told(self, error: HarnessError) -> HarnessError:
-        """Return *error* with what the head of the provider's answer says about the call.
+        """Return *error* with what was seen of the provider's answer.
 
-        `billed` follows from the status. `request_id` is the provider's id, which its support asks for first.
+        `billed` follows from the status. `request_id` is the provider's id, which its support asks for first. Of an
+        answer that cannot be used, and does not say why, the beginning is shown.
         """
+        if isinstance(error, BadResponseError) and not error.known and self.exchange.seen.failure is None:
+            error.known = _error_mapping.beginning(self.exchange.seen, self.clean)
         if self.exchange.status is not None and 200 <= self.exchange.status < 300:
             error.billed = True
             error.usage = error.usage or self.spent()

@@ -6,7 +6,7 @@ A document is kept until it is complete. A stream goes on event by event.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
@@ -24,8 +24,8 @@ from graphrt.harness.litellm._wire.messages import Messages
 from graphrt.harness.litellm._wire.responses import Responses
 
 _APIS: Final[tuple[type[Api], ...]] = (Chat, Responses, Messages, Gemini, Converse, Cohere)
-_START_BYTES: Final = 300
-"""Length of the part of a body that is kept for errors."""
+_START_BYTES: Final = 8192
+"""Length of the part of a body that is kept for errors. They show less: a credential that was cut is not recognized."""
 _ERROR_BYTES: Final = 2**20
 """Longest body of an error that is read as JSON."""
 
@@ -46,18 +46,19 @@ class Body(Protocol):
         ...
 
 
-def body_of(seen: Seen, *, url: str, status: int, media_type: str, streamed: bool) -> Body:
+def body_of(seen: Seen, *, url: str, status: int, headers: Mapping[str, str], streamed: bool) -> Body:
     """Return how to read the body of an answer.
 
     Args:
         seen: Where facts are noted.
         url: Address of the request.
         status: Status of the answer.
-        media_type: Media type of the answer; empty if it names none.
+        headers: Headers of the answer; they are found whatever the case of their names.
         streamed: Whether the request asked for a stream.
     """
     if status >= 400:
-        return _Error(seen, status)
+        return _Error(seen, status, headers)
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     path = urlsplit(url).path
     api = next((one for one in _APIS if path.endswith(one.paths)), Api)(seen)
     seen.api, seen.reads_facts = api.name, api.reads_facts
@@ -184,11 +185,12 @@ class _Frames:
 class _Error:
     """The body of an answer that is an error: noted, and passed on."""
 
-    def __init__(self, seen: Seen, status: int) -> None:
+    def __init__(self, seen: Seen, status: int, headers: Mapping[str, str]) -> None:
         self._seen: Final = seen
         self._status: Final = status
+        self._headers: Final = headers
         self._kept = b""
-        seen.failure = failure_of(None, status=status)
+        seen.failure = failure_of(None, status=status, headers=headers)
 
     def add(self, piece: bytes) -> Iterator[bytes]:
         _note(self._seen, piece)
@@ -198,7 +200,7 @@ class _Error:
     def end(self) -> Iterator[bytes]:
         body = _parsed(self._kept)
         told = self._kept[:_START_BYTES].decode(errors="replace") if body is None else body
-        self._seen.failure = failure_of(told, status=self._status)
+        self._seen.failure = failure_of(told, status=self._status, headers=self._headers)
         yield from ()
 
 

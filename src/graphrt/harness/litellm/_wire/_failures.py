@@ -7,14 +7,33 @@ Libraries lose the text, replace the status or the class, or fail to read the er
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from itertools import islice
 from typing import Any, Final
 
-_TEXTS: Final = ("message", "Message", "detail", "msg", "error_description", "errorMessage", "title", "error")
+from graphrt._arguments import is_mapping, is_sequence
+from graphrt.harness.litellm._wire._values import mapping, text
+
+_TEXTS: Final = (
+    *("message", "Message", "detail", "msg", "error_message", "errorMessage", "error_description", "title"),
+    *("raw", "error", "errors"),
+)
 """Where providers and gateways put the text of an error; the first that holds one counts."""
-_CODES: Final = ("code", "type", "status", "__type", "error_type", "reason")
+_CODES: Final = ("code", "type", "status", "__type", "error_type", "reason", "finish_reason")
 """Where they put its name."""
+_NUMBERS: Final = (*_CODES, "status_code", "raw_status_code")
+"""Where they put its status."""
+_WITHIN: Final = ("error", "response", "message", "detail", "metadata", "raw")
+"""Where they put the error that they wrap, which says more than they do."""
+_BESIDE: Final = ("details", "errors", "innererror", "choices")
+"""Where they put more about the same error."""
+_MOST_LAYERS: Final = 20
+_MOST_DEEP: Final = 6
+_BROKEN: Final = frozenset({"error", "insufficient_system_resource"})
+"""Finish reasons of answers that an error ended: of OpenRouter and Mistral, and of DeepSeek."""
 
 UNUSABLE: Final = "unusable_answer"
 """Name of a failure that the provider did not report: what it sent cannot be used."""
@@ -31,7 +50,7 @@ class Failure:
     status: int | None = None
     """The status of the answer, or, within a stream, the one that the error itself names; None if there is none."""
     retry_after_s: float | None = None
-    """Seconds to wait that the body of the error asks for; None if it asks for none."""
+    """Seconds to wait that a header or the body of the error asks for; None if they ask for none."""
     streamed: bool = False
     """Whether it came within a stream that had begun with status 200."""
 
@@ -49,51 +68,70 @@ def unusable(text: str) -> ReportedError:
     return ReportedError(Failure(text=text, names=frozenset({UNUSABLE})))
 
 
-def failure_of(body: Any, *, status: int | None = None, streamed: bool = False) -> Failure:
+def failure_of(
+    body: Any, *, status: int | None = None, streamed: bool = False, headers: Mapping[str, str] | None = None
+) -> Failure:
     """Return the error that a document or an event reports.
 
     Args:
         body: Its JSON value, or its text if it is no JSON.
         status: Status of the answer; None within a stream, where the error's own number counts.
         streamed: Whether it came within a stream.
+        headers: Headers of an answer that is an error as a whole. They may name it, and ask for a wait.
     """
-    found = list(_layers(body))
-    numbers = (value for layer in found for name in (*_CODES, "status_code") if (value := _number(layer.get(name))))
+    found = list(islice(_layers(body), _MOST_LAYERS))
+    numbers = (value for layer in found for name in _NUMBERS if (value := _number(layer.get(name))))
     names = {layer[name] for layer in found for name in _CODES if _is_word(layer.get(name))}
-    text = next((told for layer in found for name in _TEXTS if (told := _words(layer.get(name)))), "")
+    waits = (wait for layer in found if (wait := _wait_s(layer.get("retryDelay"))) is not None)
+    said = next((words for layer in found for name in _TEXTS if (words := _words(layer.get(name)))), text(body))
+    # Groq tells here what the model wrote in place of a call.
+    failed = next((words for layer in found if (words := text(layer.get("failed_generation")))), "")
+    asked_s = None if headers is None else _asked_wait_s(headers)
+    if headers is not None and headers.get("x-amzn-errortype"):
+        names.add(headers["x-amzn-errortype"])
     return Failure(
-        text=text or (body if isinstance(body, str) else ""),
+        text=f"{said} (failed_generation: {failed})" if failed else said,
         names=frozenset(names),
         status=status if status is not None else next(numbers, None),
-        retry_after_s=next((wait for layer in found if (wait := _wait_s(layer)) is not None), None),
+        retry_after_s=next(waits, None) if asked_s is None else asked_s,
         streamed=streamed,
     )
 
 
 def reports_error(body: Any) -> bool:
     """Return whether a document or an event with status 200 reports an error: it has one, and no answer beside it."""
-    if not isinstance(body, Mapping):
+    if not is_mapping(body):
         return False
-    told: Any = body.get("error")
-    if body.get("type") == "error" or (isinstance(told, (Mapping, str)) and told):
-        return not any(body.get(name) for name in ("choices", "candidates", "output"))
-    return False
+    told = mapping(body.get("error")) or text(body.get("error"))
+    if choices := body.get("choices"):
+        return is_sequence(choices) and all(_is_broken(mapping(choice)) for choice in choices)
+    if body.get("status") == "failed":  # in Responses: what the model wrote before is no answer
+        return bool(told)
+    named = "error" in (body.get("type"), body.get("object")) or body.get("type") == "response.failed"
+    return (named or bool(told)) and not (body.get("candidates") or body.get("output"))
 
 
-def _layers(body: Any) -> list[Mapping[str, Any]]:
-    """Return the mappings in which an error's fields stand, innermost first: errors are wrapped, and lists of one."""
-    found: list[Mapping[str, Any]] = []
-    todo: list[Any] = [body]
-    while todo and len(found) < 10:
-        one = todo.pop(0)
-        if isinstance(one, str) and one[:1] in "{[":
-            one = _parsed(one)  # OpenRouter and gateways put the upstream's document into a text
-        if isinstance(one, Sequence) and not isinstance(one, str):
-            todo += one[:3]
-        elif isinstance(one, Mapping):
-            found.insert(0, one)
-            todo += [one.get("error"), one.get("metadata"), one.get("raw"), one.get("details"), one.get("errors")]
-    return found
+def _is_broken(choice: Mapping[str, Any]) -> bool:
+    """Return whether an error ended this choice. What came of it before may have been passed on."""
+    return text(choice.get("finish_reason")) in _BROKEN or bool(mapping(choice.get("error")))
+
+
+def _layers(body: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
+    """Yield the mappings in which an error's fields stand, innermost first: errors are wrapped, and lists of one."""
+    if isinstance(body, str) and body[:1] in "{[":
+        body = _parsed(body)  # OpenRouter and gateways put the upstream's document into a text
+    if depth > _MOST_DEEP:
+        return
+    if is_sequence(body):
+        for one in body[:3]:
+            yield from _layers(one, depth + 1)
+    elif is_mapping(body):
+        for name in _WITHIN:
+            if not is_sequence(body.get(name)):
+                yield from _layers(body.get(name), depth + 1)
+        yield body
+        for name in _BESIDE:
+            yield from _layers(body.get(name), depth + 1)
 
 
 def _parsed(text: str) -> Any:
@@ -104,17 +142,15 @@ def _parsed(text: str) -> Any:
 
 
 def _words(value: Any) -> str:
-    """Return the text in *value*: a text, or FastAPI's list of problems, each with a place and a message."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Sequence):
-        several = (one for one in value if isinstance(one, Mapping) and isinstance(one.get("msg"), str))
-        return "; ".join(f"{_place(one.get('loc'))}{one['msg']}" for one in several)
-    return ""
+    """Return the text in *value*: a text, or a list of texts or of FastAPI's problems, with their places."""
+    if isinstance(value, str) or not is_sequence(value):
+        return text(value)
+    return "; ".join(words for one in value if (words := text(one) or _problem(mapping(one))))
 
 
-def _place(loc: Any) -> str:
-    return f"{'.'.join(map(str, loc))}: " if isinstance(loc, Sequence) and not isinstance(loc, str) else ""
+def _problem(one: Mapping[str, Any]) -> str:
+    place, words = one.get("loc"), text(one.get("msg"))
+    return f"{'.'.join(map(str, place))}: {words}" if words and is_sequence(place) else words
 
 
 def _number(value: Any) -> int | None:
@@ -128,12 +164,28 @@ def _is_word(value: Any) -> bool:
     return isinstance(value, str) and bool(value) and not value.isdecimal()
 
 
-def _wait_s(layer: Mapping[str, Any]) -> float | None:
-    """Return the seconds of a `retryDelay`, such as "34s" (google.rpc.RetryInfo); None if there is none."""
-    told: Any = layer.get("retryDelay")
-    if not isinstance(told, str) or not told.endswith("s"):
+def _wait_s(delay: Any) -> float | None:
+    """Return the seconds of a `retryDelay`, such as "34s" (google.rpc.RetryInfo); None if it is none."""
+    if not isinstance(delay, str) or not delay.endswith("s"):
         return None
     try:
-        return max(0.0, float(told[:-1]))
+        return max(0.0, float(delay[:-1]))
     except ValueError:
         return None
+
+
+def _asked_wait_s(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds, 0 or more, of `retry-after-ms` or `retry-after`; None if absent or malformed.
+
+    RFC 9110 allows a date in `retry-after`.
+    """
+    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            return max(0.0, float(headers[name]) * unit_s)
+        except (KeyError, ValueError):
+            continue
+    try:
+        at = parsedate_to_datetime(headers["retry-after"])
+    except (KeyError, ValueError):
+        return None
+    return max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
