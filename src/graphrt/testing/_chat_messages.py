@@ -64,7 +64,7 @@ def _unpaired(messages: Sequence[Mapping[str, Any]]) -> Iterator[ChatAnswer]:
     open_: set[str] = set()
     for place, message in enumerate(messages):
         if message.get("role") == "tool":
-            if message.get("tool_call_id") not in open_:
+            if str(message.get("tool_call_id")) not in open_:
                 yield _refused(
                     "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with "
                     "'tool_calls'.",
@@ -119,7 +119,7 @@ def _thinking_lost(
     if is_mapping(thinking) and thinking.get("type") == "disabled":
         return
     for message in messages:
-        if message.get("reasoning_content") is None and any(call.get("id") in thought for call in _calls(message)):
+        if message.get("reasoning_content") is None and any(str(call.get("id")) in thought for call in _calls(message)):
             why = "The `reasoning_content` in the thinking mode must be passed back to the API."
             yield _refused(why, code="invalid_request_error")
 

@@ -72,7 +72,7 @@ def _out_of_turn(contents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _unsigned(contents: Sequence[Mapping[str, Any]], sent: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Iterate over the refusals of signatures that were changed, and of calls that lost theirs in the current turn."""
-    signatures = {part["thoughtSignature"] for part in sent if "thoughtSignature" in part}
+    signatures = [part["thoughtSignature"] for part in sent if "thoughtSignature" in part]
     began = max((place for place, content in enumerate(contents) if _begins_turn(content)), default=0)
     for place, content in enumerate(contents):
         for part in _parts(content):

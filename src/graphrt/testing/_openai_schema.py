@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from graphrt._arguments import is_list, is_mapping
+
 _FORBIDDEN: Final = (
     *("default", "examples", "oneOf", "allOf", "not", "if", "then", "else", "patternProperties", "propertyNames"),
     *("dependentRequired", "dependentSchemas", "prefixItems", "contains", "uniqueItems", "minLength", "maxLength"),
@@ -49,7 +51,8 @@ def _problems_of_root(schema: Any) -> Iterator[str]:
     if "anyOf" in schema:
         yield "In context=(), 'anyOf' is not permitted at the root."
     yield from _problems(schema, ())
-    for name, one in schema.get("$defs", {}).items():
+    definitions: Any = schema.get("$defs")
+    for name, one in definitions.items() if is_mapping(definitions) else ():
         yield from _problems(one, ("$defs", name))
 
 
@@ -65,12 +68,13 @@ def _problems(schema: Any, at: tuple[str, ...]) -> Iterator[str]:
         if key in schema:
             yield f"{context}{key!r} is not permitted."
     told: Any = schema.get("type")
-    kinds: list[Any] = [told] if isinstance(told, str) or told is None else told
-    properties: Any = schema.get("properties", {})
+    kinds = told if is_list(told) else [told]
+    given: Any = schema.get("properties")
+    properties: Mapping[str, Any] = given if is_mapping(given) else {}
     if "object" in kinds:
         if schema.get("additionalProperties") is not False:
             yield f"{context}'additionalProperties' is required to be supplied and to be false."
-        if missing := [name for name in properties if name not in schema.get("required", ())]:
+        if missing := [name for name in properties if name not in _listed(schema.get("required"))]:
             yield (
                 f"{context}'required' is required to be supplied and to be an array including every key in properties."
                 f" Missing {missing[0]!r}."
@@ -82,8 +86,12 @@ def _problems(schema: Any, at: tuple[str, ...]) -> Iterator[str]:
             yield f"{context}array schema missing items."
         else:
             yield from _problems(schema["items"], (*at, "items"))
-    for number, one in enumerate(schema.get("anyOf", ())):
+    for number, one in enumerate(_listed(schema.get("anyOf"))):
         yield from _problems(one, (*at, "anyOf", str(number)))
+
+
+def _listed(value: object) -> list[Any]:
+    return value if is_list(value) else []
 
 
 def _is_object(value: object) -> bool:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from graphrt._arguments import is_mapping
 from graphrt._usage.usage import Usage, reported_form
 from graphrt.harness.messages import ToolCall
 from graphrt.testing.chat_answers import ChatAnswer, ChatRequest, cut, reason_of, spent
@@ -151,7 +152,7 @@ OPENAI: Final = ChatCompletions()
 def wants_usage(request: ChatRequest) -> bool:
     """Return whether `stream_options` ask for usage, which OpenAI leaves out of streams by default."""
     options: Any = request.body.get("stream_options")
-    return bool(options and options.get("include_usage"))
+    return is_mapping(options) and bool(options.get("include_usage"))
 
 
 def thinking_of(answer: ChatAnswer) -> str:

@@ -125,7 +125,7 @@ def _reasoning_lost(items: Sequence[Mapping[str, Any]], sent: Sequence[SentRespo
 
 def _changed(item: Mapping[str, Any], known: Mapping[str, tuple[Mapping[str, Any], bool]]) -> Iterator[ChatAnswer]:
     """Iterate over the refusals of a reasoning item that the API can neither decrypt nor look up."""
-    id_, sealed = item["id"], item.get("encrypted_content")
+    id_, sealed = str(item["id"]), item.get("encrypted_content")
     original, stored = known.get(id_, ({}, False))
     if sealed and sealed != original.get("encrypted_content"):
         yield _refused(
@@ -145,18 +145,18 @@ def _unpaired(
     items: Sequence[Mapping[str, Any]], body: Mapping[str, Any], sent: Sequence[SentResponse]
 ) -> Iterator[ChatAnswer]:
     """Iterate over the refusals of calls without a result, and of results without a call."""
-    called = {item["call_id"] for item in items if _kind(item) == "function_call"}
+    called = {str(item["call_id"]) for item in items if _kind(item) == "function_call"}
     earlier = [item for one in sent if one.stored for item in one.output]
     if body.get("previous_response_id"):
         called |= {item["call_id"] for item in earlier if item["type"] == "function_call"}
-    named = {item["id"] for item in items if _kind(item) == "item_reference"}
+    named = {str(item["id"]) for item in items if _kind(item) == "item_reference"}
     called |= {item["call_id"] for item in earlier if item["id"] in named and "call_id" in item}
-    answered = [item["call_id"] for item in items if _kind(item) == "function_call_output"]
+    answered = [str(item["call_id"]) for item in items if _kind(item) == "function_call_output"]
     for id_ in answered:
         if id_ not in called:
             yield _refused(f"No tool call found for function call output with call_id {id_}.")
     for item in items:
-        if _kind(item) == "function_call" and item["call_id"] not in answered:
+        if _kind(item) == "function_call" and str(item["call_id"]) not in answered:
             yield _refused(f"No tool output found for function call {item['call_id']}.")
 
 
