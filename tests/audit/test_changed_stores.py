@@ -65,6 +65,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with runtime_on(folder) as runtime:
         assert runtime.run({"log": []}, thread="t").status == "interrupted"
         assert runtime.run({"log": ["other"]}, thread="u").status == "interrupted"
+        runtime.copy_thread("t", "c")
     return folder
 
 

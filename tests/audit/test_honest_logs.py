@@ -74,7 +74,7 @@ def played(described: Graph, chance: random.Random) -> tuple[Store, list[bytes]]
             runtime.fork("t", to="forked")
             act(runtime, store, chance.choice(["run", "resume", "retry"]), "forked")
         with contextlib.suppress(GraphrtError):
-            store.copy("t", "copied", at=1.0)
+            runtime.copy_thread("t", "copied")
             act(runtime, store, chance.choice(["run", "resume", "prune"]), "copied")
     return store, [*KEYS[: used + 1]]
 

@@ -12,7 +12,6 @@ from tests.journal import voyage
 from graphrt import Runtime
 from graphrt.audit import AuditLog, export
 from graphrt.audit.offline import verify
-from graphrt.stores import open_store
 
 
 def drive(url: str, audit: AuditLog, later: AuditLog) -> None:
@@ -29,9 +28,7 @@ def drive(url: str, audit: AuditLog, later: AuditLog) -> None:
         runtime.run({"count": 1}, thread="t")
         runtime.fork("t", at=3, to="forked")
         runtime.retry("forked")
-    with open_store(url) as store:
-        store.copy("t", "copied", at=1.0)
-    with Runtime(voyage.graph(), store=url, audit=later, **settings) as runtime:
+        runtime.copy_thread("t", "copied")
         runtime.prune("copied", before=40)
         runtime.resume("copied", "left")
 

@@ -35,7 +35,7 @@ ANCHOR = b"".join(heads_of(LOG))
         ("key-missing wrong-key", "wrong-key", 2),
         ("newer-form unreadable", "unreadable", 2),
         ("truncated missing", "missing", 1),
-        ("unkeyed another-log forked reordered duplicated altered", "altered", 1),
+        ("unkeyed another-log misnamed forked reordered duplicated altered", "altered", 1),
     ],
 )
 def test_each_slug_has_one_verdict_which_has_one_exit_code(slugs: str, verdict: str, exit_code: int) -> None:

@@ -214,6 +214,7 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
     events.ThreadMigrated: {"source": text, "target": text, "why": text, "values": st.none() | fields},
     events.ValuesErased: {"by": text, "reason": text, "records": numbers, "lines": numbers, "erased": erased},
     events.HistoryPruned: {"upto": numbers},
+    events.ThreadCopied: {"source": text, "thread": text},
     events.ThreadDeleted: {"user": text},
     events.RunInterrupted: {"interrupts": st.lists(text, max_size=3).map(tuple), "folded": digests},
     events.RunCompleted: {"steps": numbers, "folded": digests},

@@ -15,7 +15,6 @@ from tests.journal import second_chain, voyage
 from tests.journal.second_chain import Chain, Row, Thread, folded, thread_in, verify
 
 from graphrt import Runtime
-from graphrt.stores import open_store
 
 THREADS = ("done", "edited", "forked", "copied", "long", "pruned", "pruned-copy")
 BEGAN = {"copied": "done", "pruned": "long", "pruned-copy": "long"}
@@ -40,13 +39,10 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
             runtime.resume("long", "left")
             runtime.resume("long", answer=True)
             runtime.run({"count": number}, thread="long")
-    with open_store(f"sqlite:///{path}") as store:
-        store.copy("done", "copied", at=1.0)
-        store.copy("long", "pruned", at=1.0)
-    with Runtime(voyage.graph(), store=f"sqlite:///{path}", **options) as runtime:
+        runtime.copy_thread("done", "copied")
+        runtime.copy_thread("long", "pruned")
         assert runtime.prune("pruned", before=60) > 20
-    with open_store(f"sqlite:///{path}") as store:
-        store.copy("pruned", "pruned-copy", at=1.0)
+        runtime.copy_thread("pruned", "pruned-copy")
     return path
 
 

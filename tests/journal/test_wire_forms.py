@@ -70,6 +70,7 @@ GIVEN_OUT = {
     40: "task key thread graph detached made",
     41: "task key failed_attempts text model attempt",
     42: "user",
+    43: "source thread",
 }
 """Fields by code, as they were when versions 1 and 2 (from 28 on) were given out: more may follow, none may change."""
 

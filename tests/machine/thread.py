@@ -357,6 +357,8 @@ class ThreadModel:
     def copied(self, id: str) -> ThreadModel:
         new = copy.deepcopy(self)
         new.id = id
+        new.flow.tell("thread-copied")
+        new.settle()
         return new
 
     def prune(self, before: int | None) -> int:

@@ -80,12 +80,13 @@ def whole(found: Verification) -> None:
 
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with the paused thread "t" and another one, "u", which has other values."""
+    """A file with the paused thread "t", another one, "u", which has other values, and "c", a copy of "t"."""
     path = tmp_path_factory.mktemp("forged") / "runs.db"
     clocked: Any = {"clock": lambda: 1_700_000_000.0, "ids": lambda: "run"}
     with SqliteStore(path) as store, Runtime(GRAPH, store=store, **clocked) as runtime:
         assert runtime.run({"log": []}, thread="t").status == "interrupted"
         assert runtime.run({"log": ["other"]}, thread="u").status == "interrupted"
+        runtime.copy_thread("t", "c")
         assert runtime.store is not None
         snapshot = runtime.store.load("t").snapshot
         assert snapshot is not None
@@ -154,6 +155,12 @@ def swap_names(*names: str) -> Change:
 
 def sql(statement: str, *values: Any) -> Change:
     return lambda path: execute(path, statement, *values)
+
+
+def swap_ids(one: str, other: str) -> Change:
+    """Two threads of the database get each other's id."""
+    steps = ((one, "x"), (other, one), ("x", other))
+    return both(*(sql("UPDATE thread SET id = ? WHERE id = ?", new, old) for old, new in steps))
 
 
 def bit(table: str, column: str, where: str) -> Change:
@@ -234,8 +241,12 @@ CHANGES: dict[str, Change] = {
     "a staged outcome of another thread": of_another(
         "part", "body", BESIDE, "other.no = 2 AND other.kind = 2 AND other.name = part.name"
     ),
-    "two threads exchange their names": both(
-        *(sql("UPDATE thread SET id = ? WHERE id = ?", new, old) for old, new in (("t", "x"), ("u", "t"), ("x", "u")))
+    "two threads exchange their names": swap_ids("t", "u"),
+    "a thread and its copy exchange their names": swap_ids("t", "c"),
+    "a thread and its copy exchange their names, and what the meta says of them": both(
+        swap_ids("t", "c"),
+        lambda path: change_meta(path, lambda meta: meta.update(name="c")),
+        lambda path: change_meta(path, lambda meta: meta.update(name="t"), no=3),
     ),
     "two fields are exchanged in the meta": swap_names("log", "x"),
     "two nodes are exchanged in the meta": swap_names("grow", "beside"),

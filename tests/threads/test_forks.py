@@ -10,6 +10,7 @@ import pytest
 from graphrt import DELETE, RetryPolicy
 from graphrt.errors import ConflictError, InputError, NodeError
 from graphrt.events import InterruptAnswered as Answered
+from graphrt.events import ThreadCopied
 from graphrt.migrations import Migration
 from graphrt.reducers import append
 
@@ -160,7 +161,9 @@ def test_copy_has_the_whole_journal_and_goes_its_own_way(world):
     assert runtime.copy_thread("t", "copy") == "copy"
     made = runtime.copy_thread("t")
 
-    assert [e.event for e in runtime.entries("copy")] == [e.event for e in runtime.entries("t")]
+    *events, last = [e.event for e in runtime.entries("copy")]
+    assert events == [e.event for e in runtime.entries("t")]
+    assert last == ThreadCopied(source="t", thread="copy")
     assert runtime.diff("t", "copy") is None
     assert all(question.id.startswith("copy/") for question in runtime.state("copy").interrupts)
     assert len(runtime.state("copy").interrupts) == 2

@@ -395,7 +395,7 @@ _APPLY: Final[Mapping[Any, Callable[[Engine, Any], None]]] = {
 CHANGE_NOTHING: Final = frozenset({
     events.HistoryPruned, events.LetterDropped, events.NodeFatigued, events.OutcomeDropped, events.RunCancelled,
     events.RunHandedOver, events.RunCompleted, events.RunFailed, events.RunInterrupted, events.ThreadLabelled,
-    events.ThreadDeleted, events.ValuesErased,
+    events.ThreadCopied, events.ThreadDeleted, events.ValuesErased,
 })
 # fmt: on
 """Events that change no state, for a test of all events. `evolve` itself applies questions and the ends of answers."""

@@ -42,6 +42,7 @@ from graphrt._journal.seal import (
     Seal,
     packed,
     parsed,
+    salts_of,
 )
 from graphrt.errors import StoreError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
@@ -62,6 +63,8 @@ KID: Final = "\x00kid"
 """Key of the last header's `kid` among the saved digests, in hexadecimal; missing without a key."""
 TREE: Final = "\x00tree"
 """Key of the Merkle tree among the saved digests: its size, a colon, and its roots."""
+NAME: Final = "\x00name"
+"""Key of the thread's own id among the saved digests, if the thread is a copy; missing if the chain began with it."""
 _NO_LEAVES: Final = "0:"
 """What `Chain.saved` writes under `TREE` for an empty tree."""
 _LEAVES: Final = 256
@@ -78,12 +81,14 @@ class Chain:
         keys: Keys of the log. None adds no MACs, and checks none.
     """
 
-    __slots__ = ("_keys", "_labels", "_leaves", "_tree", "digests", "kid", "leaf", "thread")
+    __slots__ = ("_keys", "_labels", "_leaves", "_tree", "digests", "kid", "leaf", "name", "thread")
 
     def __init__(self, thread: str, digests: Mapping[str, str] | None = None, *, keys: LogKeys | None = None) -> None:
         kept = dict(digests or {})
         tree = kept.pop(TREE, _NO_LEAVES)
         self.thread: str = thread
+        self.name: str = kept.pop(NAME, thread)
+        """Id of the thread that the records are of: the last copy that they name, or the thread that the chain began with."""
         self.kid: bytes = bytes.fromhex(kept.pop(KID, "")) or UNKEYED
         """Name of the key of the last header; `UNKEYED` without one."""
         self._tree: Tree = _read_tree(tree)
@@ -114,6 +119,8 @@ class Chain:
         kept = {LEAF: self.leaf.hex()}
         if self.kid != UNKEYED:
             kept[KID] = self.kid.hex()
+        if self.name != self.thread:
+            kept[NAME] = self.name
         tree = self.tree
         kept[TREE] = f"{tree.size}:{b''.join(tree.roots).hex()}"
         return {**kept, **{name: value.hex() for name, value in sorted(self.digests.items())}}
@@ -132,10 +139,7 @@ class Chain:
             InputError: The last commit was authenticated with a key that is not here (`log-key-needed`), or there is a
                 key and no commit was authenticated so far (`log-not-keyed`).
         """
-        if self._keys is not None and self.kid == UNKEYED and self.leaf != genesis(self.thread) and not adopt:
-            raise LOG_NOT_KEYED(thread=self.thread)
-        if self.kid != UNKEYED and (self._keys is None or self._keys.mac(self.kid, self.leaf) is None):
-            raise LOG_KEY_NEEDED(thread=self.thread, kid=self.kid.hex())
+        check_keys(self.thread, self.kid, self._keys, adopt=adopt or self.leaf == genesis(self.thread))
 
     def seal(
         self,
@@ -282,6 +286,44 @@ class Links:
 def genesis(thread: str) -> bytes:
     """Return what stands in the place of a leaf before the first record of a chain that began with *thread*."""
     return sha256(_GENESIS + thread.encode()).digest()
+
+
+def check_keys(thread: str, kid: bytes, keys: LogKeys | None, *, adopt: bool) -> None:
+    """Check that a record may follow one that was authenticated with the key *kid*, with the *keys* at hand.
+
+    Args:
+        adopt: Allow a key for a log that had none so far.
+
+    Raises:
+        InputError: *kid* is not here (`log-key-needed`), or there is a key and no record has one (`log-not-keyed`).
+    """
+    if keys is not None and kid == UNKEYED and not adopt:
+        raise LOG_NOT_KEYED(thread=thread)
+    if kid != UNKEYED and (keys is None or keys.mac(kid, b"") is None):
+        raise LOG_KEY_NEEDED(thread=thread, kid=kid.hex())
+
+
+def next_seal(
+    last: Seal, keys: LogKeys | None, seq: int, at: float, lines: Sequence[bytes], seed: int | None = None
+) -> bytes:
+    """Return the seal of a record with one entry that writes no field, so that the state is that of the record before.
+
+    It needs no more than the seal of the record before, and so neither the graph nor the values of the thread.
+
+    Args:
+        last: The seal of the record before.
+        keys: Keys of the log; None without any.
+        seq: Number of the entry.
+        at: Seconds since the epoch.
+        lines: The body without the checksum.
+        seed: Makes the salts the same each time; None draws them at random.
+    """
+    kid, before = keys.kid if keys is not None else UNKEYED, last.kid
+    salts_seed = urandom(SEED_BYTES) if seed is None else _seed(seed, seq)
+    leaf = leaf_of(seq, 1, at, kid, last.leaf, _commits(lines, salts_of(salts_seed, len(lines))), last.state)
+    signers = () if keys is None else (kid,) if before in (kid, UNKEYED) else (kid, before)
+    macs = [mac for one in signers if keys is not None and (mac := keys.mac(one, leaf)) is not None]
+    return packed(kid, last.state, leaf, macs, salts_seed)
 
 
 def commitments(seal: Seal, lines: Sequence[bytes]) -> list[bytes] | None:

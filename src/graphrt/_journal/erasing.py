@@ -21,11 +21,11 @@ from graphrt._journal.batch import Batch, last_cause
 from graphrt._journal.batch_format import blob_names, closed, digest, encode
 from graphrt._journal.body import ERASED_LINE, Body
 from graphrt._journal.name_table import Names
-from graphrt._journal.reader import Reader, check_end, check_own, check_unsealed, lacking
+from graphrt._journal.reader import Reader, check_end, check_name, check_own, check_unsealed, lacking
 from graphrt._journal.staging import binding, outcomes
 from graphrt._journal.text_in_values import escaped
 from graphrt._journal.thread_fold import chain_of
-from graphrt._journal.thread_meta import read_meta
+from graphrt._journal.thread_meta import name_after, read_meta
 from graphrt._journal.value_lines import Place, places
 from graphrt._journal.verifying import PLAIN, note_erased
 from graphrt.events import ValuesErased
@@ -210,9 +210,12 @@ class ThreadErasure:
             self._run = batch.run or self._run
             self.ends_with_erasure = isinstance(batch.logged[-1][1], ValuesErased)  # pairs of path and event
             note_erased(batch.logged, self.known_erased)
+            if self.chain is not None:
+                self.chain.name = name_after(batch.logged, self.chain.name)
             self._cause = last_cause(batch.logged, record.seq, self._cause)
             seq = record.seq
         check_end(head.thread, seq, head.seq)
+        check_name(self._store, head.thread, self.chain and self.chain.name)
 
     def _read_staged(self) -> None:
         """Verify the staged bodies, and choose lines of them. They have no entries yet, so they count as the next."""

@@ -357,6 +357,7 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
         (*_CALL, ("text", VALUE), ("model", MAYBE_TEXT), ("attempt", FieldCodec(same_, int_, 1))),
     ),
     (42, events.ThreadDeleted, (("user", TEXT),)),
+    (43, events.ThreadCopied, (("source", TEXT), ("thread", TEXT))),
 )
 FORMS: Final[Mapping[Any, Form]] = {kind: form for _, kind, form in _FORMS}
 """Event class to its fields, in stored order."""

@@ -26,13 +26,14 @@ from graphrt._journal.batch_format import decode, digest
 from graphrt._journal.body import Body
 from graphrt._journal.name_table import Names
 from graphrt._journal.staging import binding, outcomes
-from graphrt._journal.thread_meta import read_meta
-from graphrt.errors import InputError, StoreError
+from graphrt._journal.thread_meta import name_in
+from graphrt.errors import StoreError
 from graphrt.errors._codes.journal import (
     STAGED_OUTCOMES_CHANGED,
 )
 from graphrt.errors._codes.stores import STORE_DAMAGED
 from graphrt.events import Entry
+from graphrt.stores.ids import shared_id
 from graphrt.stores.protocol import Record, Store
 
 if TYPE_CHECKING:
@@ -339,27 +340,38 @@ def check_unsealed(seq: int, seal: bytes) -> None:
 
 
 def check_own(store: Store, thread: str, meta: Mapping[str, Any]) -> None:
-    """Check that *thread* did not exchange its id with the thread that its chain began with.
+    """Check that *meta* names *thread*: that the thread has not exchanged its id with another one.
 
-    A copy continues the chain of its source, so a chain that began elsewhere is not damage by itself. It is damage if
-    in turn the chain of that other thread began with this one: no copy is made like that.
+    Anyone who can write to the store can change the meta. `check_name` does the same by the records.
 
     Raises:
-        StoreError: The chain of the other thread began here.
+        StoreError: It is the meta of another thread.
     """
-    began = meta.get("chained")  # id of the thread that the chain began with
-    if not began or began == thread:
-        return
-    try:
-        other = read_meta(store.load(began, upto=0).meta, began)  # `upto=0` loads no entries
-    except (InputError, StoreError) as error:  # deleted, or damaged: its own readers report that
-        if error.code in WORLD:
-            raise
-        return
-    if other.get("chained") == thread:
-        raise STORE_DAMAGED(
-            problem=f"Threads {thread!r} and {began!r} have exchanged their names",
-            thread=thread,
-            seq=None,
-            known=f"the journal of each began as the other's: {thread!r} has what was written to {began!r}",
-        )
+    name = name_in(meta)
+    if name and name != shared_id(store, thread):
+        raise _foreign(thread, name)
+
+
+def check_name(store: Store, thread: str, name: str | None) -> None:
+    """Check that all records of *thread*, which say that they are those of the thread *name*, are its own.
+
+    A copy continues the chain of its source, and begins with an entry that names it (decision 0203).
+
+    Args:
+        name: An id with its tenant; None if the thread is not chained.
+
+    Raises:
+        StoreError: They are those of another thread.
+    """
+    if name is not None and name != shared_id(store, thread):
+        raise _foreign(thread, name)
+
+
+def _foreign(thread: str, name: str) -> StoreError:
+    """Return the error for a thread that has what was written to the thread *name*."""
+    return STORE_DAMAGED(
+        problem=f"Thread {thread!r} has the journal of thread {name!r}",
+        thread=thread,
+        seq=None,
+        known=f"no entry says that {thread!r} is a copy of {name!r}: they have exchanged their ids, or one was copied by other means",
+    )

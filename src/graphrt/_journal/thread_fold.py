@@ -21,6 +21,7 @@ from graphrt._engine.evolve import evolve_all
 from graphrt._engine.evolve_questions import local_id
 from graphrt._journal.batch import STATUS, Batch, last_cause
 from graphrt._journal.reader import Reader, check_unsealed, lacking
+from graphrt._journal.thread_meta import name_after
 from graphrt._plan.tables import Plan
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.journal import FOLD_FAILED, JOURNAL_MISFIT
@@ -249,7 +250,10 @@ class Fold:
             seq += 1
         if logged:
             self.left = logged[-1][1].__class__ is events.RunHandedOver and not logged[-1][0]
-            self.erasures += logged[-1][1].__class__ is events.ValuesErased  # the last entry of its commit
+            last = logged[-1][1]
+            self.erasures += last.__class__ is events.ValuesErased  # the last entry of its commit
+            if isinstance(last, events.ThreadCopied) and self.chain is not None:  # the only entry of its commit
+                self.chain.name = name_after(logged[-1:], self.chain.name)
         self.cause = last_cause(logged, seq - 1, self.cause)
         self.seq = seq - 1
 

@@ -1,14 +1,16 @@
 """The meta of a thread: what is needed to read its journal, and is not part of it.
 
 It has the names of nodes and fields in order of their numbers, by which the journal refers to them. It has the graph's
-fingerprint (a digest) and topology (the graph as plain data), and the id of the thread that the hash chain began with.
+fingerprint (a digest) and topology (the graph as plain data), and the id of the thread that the hash chain began with;
+of a copy, its own id too.
 It also says which fields, nodes and joins of the graph later versions of it removed, renamed or changed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from types import NoneType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import from_json
 
@@ -18,6 +20,10 @@ from graphrt._plan.render import topology
 from graphrt._plan.tables import Plan
 from graphrt.errors import StoreError
 from graphrt.errors._codes.stores import STORE_DAMAGED
+from graphrt.events import ThreadCopied
+
+if TYPE_CHECKING:
+    from graphrt._engine.emit_events import Logged
 
 PRELOADED_NAMES: Final = 512
 """Most names that are numbered before their first use, so that few commits introduce new ones."""
@@ -74,11 +80,39 @@ def read_meta(meta: bytes | None, thread: str) -> dict[str, Any]:
     return found
 
 
+def name_in(meta: Mapping[str, Any]) -> str:
+    """Return the id, with its tenant, of the thread that *meta* belongs to; empty if it says none."""
+    return str(meta.get("name") or meta.get("chained") or "")
+
+
+def name_after(logged: Iterable[Logged], name: str) -> str:
+    """Return the id of the thread that entries are of after those in *logged*: another one if these name a copy.
+
+    Args:
+        name: Id of the thread that the entries before are of.
+
+    Raises:
+        StoreError: An entry says that the thread is a copy of another one than *name*.
+    """
+    for _, event in logged:
+        if isinstance(event, ThreadCopied):
+            if event.source != name:
+                raise STORE_DAMAGED(
+                    problem=f"An entry says that thread {event.thread!r} is a copy of {event.source!r}, and the entries"
+                    f" before it are those of {name!r}",
+                    thread=None,
+                    seq=None,
+                )
+            name = event.thread
+    return name
+
+
 _KINDS: Final[dict[str, tuple[type, ...]]] = {
     "fingerprint": (str,),
     "topology": (dict,),
     "topology_of": (str,),
     "chained": (str, NoneType),
+    "name": (str,),
     "gone": (dict,),
     "renamed": (dict,),
     "joins": (list,),

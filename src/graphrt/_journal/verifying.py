@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 from pydantic_core import from_json
 
 from graphrt._journal.batch_format import blob_names
-from graphrt._journal.reader import WORLD, Reader, check_own, check_unsealed
+from graphrt._journal.reader import WORLD, Reader, check_name, check_own, check_unsealed
 from graphrt._journal.seal import erased_lines
-from graphrt._journal.thread_meta import read_meta
+from graphrt._journal.thread_meta import name_after, read_meta
 from graphrt.errors import StoreError
 from graphrt.events import RunStarted, ValuesErased
 from graphrt.stores.protocol import Head, Loaded, Record, Store
@@ -92,9 +92,10 @@ class Check:
         reader = Reader(self._store, self._thread, PLAIN, meta=meta)
         digests, found = self._snapshots(reader, loaded)
         yield from found
-        # Whether it has exchanged its id with another thread.
-        yield from _found("head", partial(check_own, self._store, self._thread, meta))
-        yield from self._records(reader, head, meta, digests)
+        # Whether it has exchanged its id with another thread: by its meta, else by its records.
+        foreign = list(_found("head", partial(check_own, self._store, self._thread, meta)))
+        yield from foreign
+        yield from self._records(reader, head, meta, digests, named=not foreign)
         yield from _found("staged", partial(reader.check_beside, loaded.staged, head.seq))
         for key, payload in loaded.staged:
             yield from _found("staged", partial(reader.staged, key, payload))
@@ -129,7 +130,7 @@ class Check:
         return digests, found
 
     def _records(
-        self, reader: Reader, head: Head, meta: dict[str, Any], digests: dict[int, dict[str, str]]
+        self, reader: Reader, head: Head, meta: dict[str, Any], digests: dict[int, dict[str, str]], *, named: bool
     ) -> Iterator[Problem]:
         """Yield what is wrong with the records, in order.
 
@@ -138,6 +139,7 @@ class Check:
             head: The thread's head.
             meta: The thread's meta.
             digests: Entry to what a snapshot of it keeps of the chain.
+            named: Whether to check that the records are those of this thread.
         """
         seq = head.first - 1
         chain = self._chain(meta, seq, digests)
@@ -169,6 +171,8 @@ class Check:
             yield "tail", f"The entries from {seq + 1} to {head.seq} are missing.", seq + 1
         elif whole:
             yield from self._misplaced(head)
+            if named:
+                yield from _found("head", partial(check_name, self._store, self._thread, chain and chain.name))
         for gone, numbers in self._gone.items() if whole else ():
             if taken := numbers - self._erased.get(gone, set()):
                 yield (
@@ -210,6 +214,8 @@ class Check:
         if chain is not None and (gone := erased_lines(record.seal, len(body.lines))):
             self._gone[record.seq] = gone
         note_erased(batch.logged, self._erased)
+        if chain is not None:
+            chain.name = name_after(batch.logged, chain.name)
         self._at = batch.at
         for path, event in batch.logged:
             if isinstance(event, RunStarted) and not path:

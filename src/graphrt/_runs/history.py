@@ -24,7 +24,7 @@ from graphrt._journal.reader import check_end
 from graphrt._journal.thread_fold import CHANGES, Fold
 from graphrt._runs.arguments import check_number
 from graphrt._runs.inspection import state
-from graphrt._runs.loading import begun, fold_all, folded, from_the_first, start_from, the_store
+from graphrt._runs.loading import begun, check_named, fold_all, folded, from_the_first, start_from, the_store
 from graphrt._runs.results import Snapshot
 from graphrt._runs.run_config import RunConfig
 from graphrt.events import Entry
@@ -69,8 +69,10 @@ def history(config: RunConfig, thread: str, *, limit: int | None, before: int | 
 def _all(config: RunConfig, store: Store, loaded: Loaded, before: int | None) -> list[Snapshot[Any]]:
     """Return all snapshots, newest first, from one fold over the whole thread."""
     thread, last = loaded.head.thread, _last(loaded, before)
-    stretch = _Stretch(config, from_the_first(config, thread), loaded, before)
+    fold = from_the_first(config, thread)
+    stretch = _Stretch(config, fold, loaded, before)
     stretch.read(store.records(thread, after=stretch.began, upto=last), last)
+    check_named(config, fold, loaded.head.seq)
     return stretch.found[::-1]
 
 
@@ -93,6 +95,8 @@ def _newest(config: RunConfig, store: Store, loaded: Loaded, limit: int, before:
         fold_all(fold, records[:-most])
         stretch = _Stretch(config, fold, loaded, before)
         stretch.read(records[-most:], last)
+        if not newest:
+            check_named(config, fold, loaded.head.seq)
         if shared and stretch.changed:
             stretch.found.pop()  # the completion in the stretch after this one shares it
         newest += stretch.found[::-1]

@@ -274,8 +274,11 @@ def _since(config: RunConfig, thread: str, other: str) -> Iterator[Entry]:
 
 def _of_run(found: Iterator[Entry], run: str | None) -> Iterator[Entry]:
     """Filter the entries of one run; None keeps those of all runs."""
-    # Whether a thread was resumed in between makes no difference to what happened.
-    return (e for e in found if (run is None or e.run == run) and not isinstance(e.event, events.RunResumed))
+    # Whether a thread was resumed or copied in between makes no difference to what happened.
+    return (e for e in found if (run is None or e.run == run) and not isinstance(e.event, _NO_DIFFERENCE))
+
+
+_NO_DIFFERENCE: Final = (events.RunResumed, events.ThreadCopied)
 
 
 _UNLIKE: Final = frozenset({"thread", "seed", "expires_at", "digests"})

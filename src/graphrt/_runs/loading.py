@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 from graphrt._flows.restore import restore_open
 from graphrt._journal import compatibility_check, migrate_thread
 from graphrt._journal.compatibility import Verdict
-from graphrt._journal.reader import Reader, check_end, check_own
+from graphrt._journal.reader import Reader, check_end, check_name, check_own
 from graphrt._journal.staging import outcomes
 from graphrt._journal.thread_fold import Fold
-from graphrt._journal.thread_meta import read_meta
+from graphrt._journal.thread_meta import name_after, read_meta
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import InputError
 from graphrt.errors._codes.threads import STAGED_MISFIT, THREAD_WITHOUT_STORE, UNKNOWN_ENTRY, UNKNOWN_THREAD
+from graphrt.stores.ids import shared_id
 from graphrt.stores.protocol import Head, Loaded, Record, Saved, Store
 
 if TYPE_CHECKING:
@@ -188,6 +189,7 @@ def folded(
         kept.catch_up(fold)
     last = loaded.head.seq if upto is None else min(upto, loaded.head.seq)
     check_end(loaded.head.thread, fold.seq, last)
+    check_named(config, fold, loaded.head.seq)
     if adopt and verdict.kind != "identical":  # the values are those of an older graph until here
         migrate_thread.adopt(fold, verdict)
     if upto is None:
@@ -198,6 +200,30 @@ def folded(
         if verdict.kind == "identical":
             config.kept.keep(fold, loaded, kept)
     return fold
+
+
+def check_named(config: RunConfig, fold: Fold, last: int) -> None:
+    """Check that the records that were folded are those of this thread: its own, or those that it was copied with.
+
+    Args:
+        last: Number of the thread's last entry. Entries after the folded ones may name the thread as a copy.
+
+    Raises:
+        StoreError: They are those of another thread.
+    """
+    chain, store, thread = fold.chain, the_store(config), fold.reader.thread
+    if chain is None or chain.name == shared_id(store, thread):
+        return
+    name = chain.name
+    if fold.seq < last:
+        from graphrt._journal.chain import Links  # loaded already, since there is a chain
+        from graphrt._journal.verifying import PLAIN  # imported late: it loads what verifies whole stores
+
+        reader, links = Reader(store, thread, PLAIN, meta=fold.meta, keys=config.keys), Links(chain.leaf)
+        for record in store.records(thread, after=fold.seq):
+            if record.seq - record.count >= fold.seq:  # else it was verified whole, and only a part of it folded
+                name = name_after(reader.checked(record, links).logged, name)
+    check_name(store, thread, name)
 
 
 def top_task(key: str) -> str:

@@ -17,6 +17,8 @@ import typing_extensions as te
 from graphrt._display import html_table
 from graphrt._drivers.child_threads import Tags
 from graphrt._journal import leases, mail_watch
+from graphrt._journal.batch_format import blob_names
+from graphrt._journal.copies import named
 from graphrt._journal.leases import release_now
 from graphrt._journal.reader import WORLD
 from graphrt._runs.arguments import check_age, check_number, check_status
@@ -27,10 +29,12 @@ from graphrt._runs.mail import moves
 from graphrt._runs.results import ThreadInfo
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.watching import answers_itself, waits_for
-from graphrt.errors import GraphrtError, InputError
+from graphrt.errors import ConflictError, GraphrtError, InputError
 from graphrt.errors._codes.threads import UNKNOWN_THREAD
+from graphrt.stores._copying import some_blobs, whole_of, write_claimed
+from graphrt.stores._refusals import thread_exists
 from graphrt.stores._verifying import Verification, verify
-from graphrt.stores.ids import check_id
+from graphrt.stores.ids import check_id, shared_id
 from graphrt.stores.mail import postable, posts
 from graphrt.stores.protocol import Status, Store
 from graphrt.stores.verbs import delete_many
@@ -231,13 +235,40 @@ def imported(config: RunConfig, source: Any, thread: str | None) -> str:
     """Create a thread from a file, and return its id; see `StoreVerbs.import_thread`."""
     from graphrt.stores._moving import import_thread  # imported late: it loads OpenSSL
 
-    return import_thread(the_store(config), source, thread=thread)
+    adopt = config.audit is not None and config.audit.adopt
+    return import_thread(
+        the_store(config), source, thread=thread, keys=config.keys, at=config.clock(), adopt=adopt, seed=config.seed
+    )
 
 
 def copied(config: RunConfig, thread: str, to: str | None) -> str:
     """Copy a thread, and return the id of the copy; see `Runtime.copy_thread`."""
-    target = check_id(to if to is not None else config.ids())
-    the_store(config).copy(check_id(thread), target, at=config.clock())
+    target, store, at = check_id(to if to is not None else config.ids()), the_store(config), config.clock()
+    loaded = store.load(check_id(thread))
+    if not loaded.head.seq:  # it was claimed, and never written
+        raise UNKNOWN_THREAD(thread=thread)
+    source = whole_of(store, loaded)
+    copy = named(
+        source,
+        shared_id(store, target),
+        source=shared_id(store, thread),
+        at=at,
+        keys=config.keys,
+        adopt=config.audit is not None and config.audit.adopt,
+        seed=config.seed,
+    )
+    bodies = (*(one.body for one in source.records), *source.snapshots.values(), *(body for _, body in source.staged))
+    blobs = sorted({name for body in bodies for name in blob_names(body)})
+    try:
+        claim = leases.take(store, target, create=True, lease_s=config.lease_s, at=at)
+    except ConflictError:
+        raise thread_exists(target) from None
+    try:
+        if claim.head.seq:  # the claim did not create it
+            raise thread_exists(target)
+        write_claimed(store, claim, lambda: copy, lambda: some_blobs(store, thread, blobs), at=at)
+    finally:
+        leases.give_back(store, claim)
     return target
 
 

@@ -43,8 +43,9 @@ _STARTS: Final = (events.RunStarted, events.RunResumed)
 _ENDS: Final = (events.RunInterrupted, events.RunCompleted, events.RunFailed, events.RunCancelled)
 _PASSED: Final = (
     events.RunResumed, events.RunHandedOver, events.HistoryPruned, events.OutcomeDropped, events.ReplyStopped,
+    events.ThreadCopied,
 )  # fmt: skip
-"""Events that say where a process ended, a reply was cut off or what was tidied, and nothing about what was computed."""
+"""Events that say where a process ended, a reply was cut off, what was tidied or copied, and nothing about what was computed."""
 _TAKEN: Final = (events.ThreadForked, events.ThreadMigrated)
 """Events that bring in what another thread, or another graph, had computed."""
 _FROM_OUTSIDE: Final = frozenset({"DeadlineError"})

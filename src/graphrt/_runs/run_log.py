@@ -282,6 +282,7 @@ _RECORDS: Final[dict[type[Event], tuple[int, Callable[[Any], Told]]]] = {
     events.BudgetGranted: (_INFO, _granted),
     events.SuperstepAbandoned: (_INFO, _abandoned),
     events.ThreadForked: (_INFO, _forked),
+    events.ThreadCopied: (_INFO, lambda event: (f"thread copied from {event.source!r}", {"source": event.source})),
     events.ThreadMigrated: (_INFO, _plain("thread migrated to a changed graph")),
     events.ThreadUpdated: (_INFO, _updated),
     events.HistoryPruned: (_INFO, _plain("history pruned")),

@@ -16,7 +16,7 @@ from typing import Any
 from graphrt import events
 from graphrt._engine.task import DONE, FAILED, HANDLED, Task
 from graphrt._journal.thread_fold import Fold
-from graphrt._runs.loading import from_the_first, the_store
+from graphrt._runs.loading import check_named, from_the_first, the_store
 from graphrt._runs.run_config import RunConfig
 from graphrt.events import Entry
 from graphrt.stores.ids import check_id
@@ -34,6 +34,7 @@ def steps_of(config: RunConfig, thread: str) -> Iterator[dict[str, Any]]:
             fold.fold([one], entry.seq, batch.run)
             if not entry.path:  # entries of a nested graph are part of the step of its task
                 yield from _records(fold, entry)
+    check_named(config, fold, fold.seq)
 
 
 def _records(fold: Fold, entry: Entry) -> Iterator[dict[str, Any]]:

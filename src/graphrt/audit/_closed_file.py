@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from os import urandom
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphrt._journal.batch import Batch
 from graphrt._journal.batch_format import encode
 from graphrt._journal.body import Body
-from graphrt._journal.chain import TREE, commitments, leaf_of
+from graphrt._journal.chain import TREE, check_keys, next_seal
 from graphrt._journal.merkle import Tree
 from graphrt._journal.name_table import Names
-from graphrt._journal.seal import SEED_BYTES, UNKEYED, Seal, leaf_in, packed, parsed, salts_of
+from graphrt._journal.seal import Seal, leaf_in, parsed
 from graphrt._journal.verifying import PLAIN
 from graphrt.audit._heads import head_of
 from graphrt.audit._lines import line_of, record_line
 from graphrt.audit._mirror import End, Mirror, sync_folder
 from graphrt.errors._codes.audit import MIRROR_DAMAGED
-from graphrt.errors._codes.journal import LOG_KEY_NEEDED
 
 if TYPE_CHECKING:
     from graphrt._journal.log_keys import KeyRing, LogKeys
@@ -50,9 +48,7 @@ class LastRecord(NamedTuple):
         Raises:
             InputError: The log has a key that is not here (`log-key-needed`).
         """
-        kid = self.seal.kid
-        if kid != UNKEYED and (keys is None or keys.mac(kid, b"") is None):
-            raise LOG_KEY_NEEDED(thread=self.thread, kid=kid.hex())
+        check_keys(self.thread, self.seal.kid, keys, adopt=True)
 
 
 def last_record(path: Path) -> LastRecord | None:
@@ -122,7 +118,7 @@ def append_event(path: Path, event: Event, ring: KeyRing | None, at: float) -> H
         body = Body(PLAIN, Names())
         encode(body, Batch(at, last.run, last.seq, [("", event)]))
         seq = last.seq + 1
-        seal = _sealed(last, keys, seq, at, body.lines)
+        seal = next_seal(last.seal, keys, seq, at, body.lines)
         last.tree.add(leaf_in(seal))
         head = head_of(last.log, last.thread, seq, at, last.tree, keys)
         lines = [record_line(seq, 1, body.lines, seal), line_of({"head": head.to_dict()})]
@@ -130,18 +126,6 @@ def append_event(path: Path, event: Event, ring: KeyRing | None, at: float) -> H
         return head
     finally:
         mirror.close()
-
-
-def _sealed(last: LastRecord, keys: LogKeys | None, seq: int, at: float, lines: list[bytes]) -> bytes:
-    """Return the seal of a record that writes no field, so that the state is that of the last one."""
-    kid, before, seed = keys.kid if keys is not None else UNKEYED, last.seal.kid, urandom(SEED_BYTES)
-    fresh = Seal(kid, last.seal.state, b"", (), salts_of(seed, len(lines)), ())
-    commits = commitments(fresh, lines)
-    assert commits is not None  # noqa: S101 - no line of it is erased
-    leaf = leaf_of(seq, 1, at, kid, last.seal.leaf, commits, last.seal.state)
-    signers = () if keys is None else (kid,) if before in (kid, UNKEYED) else (kid, before)
-    macs = [mac for one in signers if keys is not None and (mac := keys.mac(one, leaf)) is not None]
-    return packed(kid, last.seal.state, leaf, macs, seed)
 
 
 def remove(path: Path) -> None:

@@ -15,6 +15,7 @@ from graphrt._journal.thread_fold import chain_of
 from graphrt._journal.thread_meta import read_meta
 from graphrt.audit._lines import blob_line, first_line, line_of, record_line, staged_line
 from graphrt.errors._codes.audit import NOT_CHAINED
+from graphrt.stores.ids import shared_id
 from graphrt.stores.protocol import Record, Store
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def exported(store: Store, thread: str, codec: Codec) -> Iterator[bytes]:
         InputError: The thread is not chained, or there is no such thread.
     """
     log, meta = log_of(store, thread)
-    yield first_line(log, thread)
+    yield first_line(log, shared_id(store, thread))
     first = store.head(thread).first
     blobs: set[str] = set()
     if first > 1:

@@ -15,6 +15,7 @@ from graphrt.audit._lines import line_of
 from graphrt.audit._mirror import End, Mirror
 from graphrt.audit.offline import Head
 from graphrt.errors._codes.audit import LOG_CLOSED, LOG_NOT_WRITTEN, OTHER_LOG
+from graphrt.stores.ids import shared_id
 from graphrt.stores.protocol import Commit, Store
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Recorder:
         "_anchors",
         "_codec",
         "_keys",
+        "_known_as",
         "_log",
         "_mirror",
         "_on_failure",
@@ -64,6 +66,7 @@ class Recorder:
     ) -> None:
         self._store = store
         self._thread = thread
+        self._known_as = shared_id(store, thread)
         self._log = chain.thread
         self._codec = codec
         self._keys = keys
@@ -100,7 +103,7 @@ class Recorder:
         last = commit.records[-1] if commit.records else None
         head = None
         if last is not None and commit.status in _ENDS:
-            head = head_of(self._log, self._thread, last.seq, commit.at, tree, self._keys)
+            head = head_of(self._log, self._known_as, last.seq, commit.at, tree, self._keys)
         try:
             self._write(commit, head)
         except OSError as error:
@@ -119,7 +122,7 @@ class Recorder:
         tree, seq = self._tree, self._store.head(self._thread).seq
         if not tree.size:
             return
-        head = head_of(self._log, self._thread, seq, at, tree, self._keys)
+        head = head_of(self._log, self._known_as, seq, at, tree, self._keys)
         self._anchor(head)  # first, so that a head at the end of the file tells that all of it was done
         try:
             if self._mirror is not None:

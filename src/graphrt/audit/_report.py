@@ -151,6 +151,7 @@ _KINDS: Final[Mapping[Any, str]] = {
     events.ThreadUpdated: "edit",
     events.ValuesErased: "erasure",
     events.ThreadForked: "fork",
+    events.ThreadCopied: "copy",
     events.ThreadMigrated: "migration",
     events.SuperstepAbandoned: "abandoned",
     events.HistoryPruned: "prune",
@@ -212,6 +213,8 @@ def _text(event: Any) -> str:
             text = f"as {event.as_node}"
         case events.ThreadForked():
             text = f"of {event.source!r} at {event.at}"
+        case events.ThreadCopied():
+            text = f"of {event.source!r}"
         case events.ThreadMigrated():
             text = event.why
         case events.HistoryPruned():

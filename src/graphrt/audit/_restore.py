@@ -19,9 +19,11 @@ from pydantic_core import to_json
 from graphrt import events
 from graphrt._arguments import checked_path
 from graphrt._journal.batch import STATUS, UNSTAGES
+from graphrt._journal.copies import named
 from graphrt._journal.reader import Reader
 from graphrt._journal.staging import outcomes
 from graphrt._journal.verifying import PLAIN
+from graphrt.audit._keys import key_ring
 from graphrt.audit._lines import blob_in
 from graphrt.audit._reexecution import Reexecution
 from graphrt.audit._stored import opened
@@ -29,7 +31,7 @@ from graphrt.audit.offline import BAD_DATA, Report, lines_of, parse, verify
 from graphrt.errors import StoreError
 from graphrt.errors._codes.audit import INCOMPLETE_LOG, NOT_RESTORED
 from graphrt.stores._copying import Whole, write_thread
-from graphrt.stores.ids import check_id
+from graphrt.stores.ids import check_id, shared_id
 from graphrt.stores.protocol import Head, Record, Status
 
 if TYPE_CHECKING:
@@ -53,7 +55,8 @@ def restore(
     Args:
         source: A log in its portable form: what `export` wrote, or the file of an `AuditLog`.
         store: The store, or its URL.
-        thread: Id of the thread in the store; None takes the one in the log.
+        thread: Id of the thread in the store; None takes the one in the log. Under another id it is a copy, and gets an
+            entry that says so (`ThreadCopied`).
         key: Root key of the log; None checks no MACs.
         older: Keys that the log was written with before.
         anchor: Heads that were kept outside of the log.
@@ -63,7 +66,8 @@ def restore(
 
     Raises:
         AuditError: The log does not verify (`got` is the report), or lacks what a thread needs (`not-restored`). Nothing was written.
-        InputError: There is a thread with that id (`thread-exists`).
+        InputError: There is a thread with that id (`thread-exists`), or it gets another id and its log has a key that
+            was not given (`log-key-needed`).
         StoreError: The store failed.
         OSError: The log cannot be read.
     """
@@ -74,11 +78,14 @@ def restore(
         raise NOT_RESTORED(sentence=report.sentence, got=report)
     read = Log(data)
     whole = read.whole(check_id(thread if thread is not None else read.thread))
+    ring = key_ring(key, older) if key is not None else None
     with opened(store) as to:
+        now = shared_id(to, whole.head.thread)
+        copy = named(whole, now, source=read.thread, at=whole.head.updated_at, keys=ring)
         write_thread(
             to,
             whole.head.thread,
-            lambda: whole,
+            lambda: copy,
             lambda: ({name: body} for name, body in read.blobs.items()),
             made_at=whole.head.created_at,
             at=whole.head.updated_at,
@@ -205,7 +212,8 @@ class Log:
 
     def _meta(self, names: Sequence[str], fingerprint: str) -> dict[str, Any]:
         """Return the meta of the thread. Of its graph a log has the fingerprint alone, which its records vouch for."""
-        return {"names": list(names), "chained": self.log, "fingerprint": fingerprint}
+        meta = {"names": list(names), "chained": self.log, "fingerprint": fingerprint}
+        return meta if self.thread == self.log else {**meta, "name": self.thread}
 
     def _staged(self, beside: Mapping[str, str]) -> list[tuple[str, bytes]]:
         """Return what is staged: the newest bodies in the log, if the last records vouch for them.

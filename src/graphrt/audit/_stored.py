@@ -16,6 +16,7 @@ from graphrt.audit._lines import line_of
 from graphrt.audit._mirror import private_file
 from graphrt.audit.offline import Head
 from graphrt.errors._codes.audit import NO_HEAD
+from graphrt.stores.ids import shared_id
 
 if TYPE_CHECKING:
     from graphrt._journal.log_keys import LogKeys
@@ -76,7 +77,7 @@ def _head(store: Store, thread: str, log: str, keys: LogKeys | None) -> Head:
     tree = tree_of(store, thread, log, PLAIN, now.seq)
     if not tree.size:
         raise NO_HEAD(thread=thread)
-    return head_of(log, thread, now.seq, now.updated_at, tree, keys)
+    return head_of(log, shared_id(store, thread), now.seq, now.updated_at, tree, keys)
 
 
 def _keys(key: bytes | None, log: str) -> LogKeys | None:

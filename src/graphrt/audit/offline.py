@@ -124,6 +124,7 @@ VERDICTS: Final = {
     "truncated": Verdict.MISSING,
     "unkeyed": Verdict.ALTERED,
     "another-log": Verdict.ALTERED,
+    "misnamed": Verdict.ALTERED,
     "forked": Verdict.ALTERED,
     "missing": Verdict.MISSING,
     "reordered": Verdict.ALTERED,
@@ -579,7 +580,7 @@ class _Check:
         """What was found about signatures of heads, and the entries of those heads."""
         self.findings: list[Finding] = []
         self.more_findings = 0
-        self.log = self.thread = ""
+        self.log = self.thread = self._name = ""
         self.line = self.records = self.heads = self.proved = self.proved_seq = 0
         self.authenticated_seq = self.anchored_seq = self.seq = 0
         self._keys = _Keys("", ())
@@ -709,6 +710,7 @@ class _Check:
         if form != FORM or value.keys() != {"form", "log", "thread"} or not value["log"] or not value["thread"]:
             raise ValueError("its first line does not name form, log and thread")
         self.log, self.thread = _text(value["log"]), _text(value["thread"])
+        self._name = self.log
         self._leaf = genesis(self.log)
         self._keys = _Keys(self.log, self._roots)
         for number, head in self._anchored:
@@ -733,6 +735,7 @@ class _Check:
         tree = _text(digests.pop("\x00tree"))
         self._kid = bytes.fromhex(_text(digests.pop("\x00kid", "00" * 8)))
         self._leaf = _hex(digests.pop("\x00"))
+        self._name = _text(digests.pop("\x00name", self.log))
         self._digests = {name: _hex(digest) for name, digest in digests.items()}
         self.seq = self._pruned = _int(told["seq"], 1)
         self._told = None
@@ -911,6 +914,12 @@ class _Check:
         """Take in the names and values of a record, and return the hash of the state after it."""
         if one.names or one.seq == one.count:
             self._add_names(one)
+        for code, path, *fields in one.entries:
+            if code == 43 and not path:
+                source, copy = map(_text, fields)
+                if source != self._name:
+                    raise ValueError("it says that the thread is a copy of another one than its records are of")
+                self._name = copy
         self._vouched(one)
         digests, names, commits = self._digests, self._names, one.commits
         for number, line in one.written():
@@ -1117,6 +1126,7 @@ class _Check:
             )
         self._finish_macs()
         self._finish_anchors()
+        self._finish_name()
         if self._fresh or (self._told and self._told < len(self._names) and self._exact):
             self.find("torn", "The file ends before the record that its last lines belong to.")
         if self._open:
@@ -1145,6 +1155,17 @@ class _Check:
                 f"{erased} lines are not in the file. The records say that {self._erased_values} values were erased.",
                 _Place(record=self.records, seq=self.seq),
             )
+
+    def _finish_name(self) -> None:
+        """Find that the records, with which nothing else is wrong, are those of another thread."""
+        changed = any(finding.changed for finding in self.findings)
+        if self.records and self._name != self.thread and not changed:
+            self.find(
+                "misnamed",
+                f"The records are those of thread {self._name!r}, and none says that {self.thread!r} is a copy of it.",
+                _BEGIN,
+            )
+            self.proved = self.proved_seq = 0
 
     def _finish_macs(self) -> None:
         used = self._keys.used

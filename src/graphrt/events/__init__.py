@@ -52,6 +52,7 @@ from graphrt.events.thread import (
     SignalTaken,
     StateSaved,
     TasksRouted,
+    ThreadCopied,
     ThreadDeleted,
     ThreadForked,
     ThreadLabelled,
@@ -101,6 +102,7 @@ __all__ = [
     "TaskRetried",
     "TaskSucceeded",
     "TasksRouted",
+    "ThreadCopied",
     "ThreadDeleted",
     "ThreadForked",
     "ThreadLabelled",
@@ -141,6 +143,7 @@ Event: TypeAlias = (
     | TasksRouted
     | ThreadUpdated
     | ThreadForked
+    | ThreadCopied
     | ThreadLabelled
     | ThreadMigrated
     | ThreadStarted

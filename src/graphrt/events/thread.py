@@ -19,6 +19,7 @@ __all__ = [
     "SignalTaken",
     "StateSaved",
     "TasksRouted",
+    "ThreadCopied",
     "ThreadDeleted",
     "ThreadForked",
     "ThreadLabelled",
@@ -152,6 +153,16 @@ class ThreadForked(Word):
     """`seq` of the last entry that the fork is based on."""
     state: StateSaved
     """What the thread begins with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class ThreadCopied(Word):
+    """The thread is a copy: the entries before this one are those of *source*. It is the first entry of its own."""
+
+    source: str
+    """Id of the thread that was copied, exported or restored, with its tenant."""
+    thread: str
+    """Id of the copy, with its tenant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

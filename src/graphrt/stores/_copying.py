@@ -60,19 +60,26 @@ def copy_thread(store: Store, thread: str, to: str, *, at: float, blobs: Callabl
     """
     check_id(to)
     found = store.load(thread)
+    write_thread(
+        store, to, lambda: whole_of(store, found), lambda: some_blobs(store, thread, blobs()), made_at=at, at=at
+    )
 
-    def read() -> Whole:
-        """Return all of *thread* up to the entry at which `found` was loaded, with the questions as listed now."""
-        return Whole(
-            found.head,
-            found.meta,
-            found.staged,
-            snapshots_of(store, found),
-            list(records_of(store, found)),
-            listed(store, thread),
-        )
 
-    write_thread(store, to, read, lambda: some_blobs(store, thread, blobs()), made_at=at, at=at)
+def whole_of(store: Store, found: Loaded) -> Whole:
+    """Return all of a thread up to the entry at which it was loaded as *found*, with the questions as listed now.
+
+    Raises:
+        ConflictError: It was pruned or deleted since.
+        StoreError: The store failed.
+    """
+    return Whole(
+        found.head,
+        found.meta,
+        found.staged,
+        snapshots_of(store, found),
+        list(records_of(store, found)),
+        listed(store, found.head.thread),
+    )
 
 
 def write_thread(
@@ -100,7 +107,23 @@ def write_thread(
         InputError: *to* exists (`thread-exists`).
         StoreError: The store failed. If *to* could not be removed either, a note on the error says so.
     """
-    claim = _claim_new(store, to, made_at)  # released below, by the last commit, `release` or `_remove`
+    write_claimed(store, _claim_new(store, to, made_at), read, blobs, at=at)
+
+
+def write_claimed(
+    store: Store,
+    claim: Claim,
+    read: Callable[[], Whole],
+    blobs: Callable[[], Iterable[Mapping[str, bytes]]],
+    *,
+    at: float,
+) -> None:
+    """Write the thread that was claimed by *claim*, which created it, and release it; see `write_thread`.
+
+    Raises:
+        StoreError: The store failed.
+    """
+    # The claim is released below, by the last commit, `release` or `_remove`.
     shown = False  # whether readers may see the thread
     try:
         found = read()

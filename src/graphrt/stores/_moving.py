@@ -11,15 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from graphrt.errors._codes.stores import EXPORT_DECRYPTED, STORE_DAMAGED
 from graphrt.stores import _archive as archive
 from graphrt.stores._archive import Frame
 from graphrt.stores._copying import Whole, listed, records_of, snapshots_of, write_thread
 from graphrt.stores._sealing import refuse_sealed
-from graphrt.stores.ids import check_id
+from graphrt.stores.ids import check_id, shared_id, tenant_of
 from graphrt.stores.protocol import Head, Loaded, Record, Store
+
+if TYPE_CHECKING:
+    from graphrt._journal.log_keys import KeyRing
 
 Source = str | PathLike[str] | IO[bytes]
 """The path of a file, or a binary file that is open for reading."""
@@ -101,19 +104,36 @@ def _write(store: Store, loaded: Loaded, file: IO[bytes]) -> None:
     writer.end()
 
 
-def import_thread(store: Store, source: Source, *, thread: str | None) -> str:
+def import_thread(
+    store: Store,
+    source: Source,
+    *,
+    thread: str | None,
+    keys: KeyRing | None = None,
+    at: float | None = None,
+    adopt: bool = False,
+    seed: int | None = None,
+) -> str:
     """Write the thread in the file *source* to *store*, and return its id there: `import_thread` of every store.
 
     Args:
         store: The store.
         source: The exported thread.
         thread: Id of the thread in *store*. None: the id that it had when it was exported.
+        keys: Keys of the thread's log, which an entry that names the thread is authenticated with.
+        at: Time of that entry, in seconds since the epoch; None takes that of the last write.
+        adopt: Allow a key for a log that had none so far.
+        seed: Makes the salts of that entry the same each time; None draws them at random.
 
     Raises:
         InputError: The file is not a complete, unchanged export (`bad-archive`), cannot be read (`bad-path`), or a
-            thread with that id exists (`thread-exists`). Nothing was written.
+            thread with that id exists (`thread-exists`). The thread gets another id, and its log has a key that is not
+            here (`log-key-needed`). Nothing was written.
         StoreError: The store failed.
     """
+    # An upward import, allowed by name in pyproject.toml: only the journal can write an entry.
+    from graphrt._journal.copies import named
+
     if thread is not None:
         check_id(thread)
     with archive.opened(source) as file:
@@ -123,11 +143,14 @@ def import_thread(store: Store, source: Source, *, thread: str | None) -> str:
         file.seek(0)
         questions = archive.read_questions(next(archive.frames(file)))
         to = check_id(thread if thread is not None else head.thread)
+        before = head.thread if tenant_of(head.thread) is not None else shared_id(store, head.thread)
 
         def read() -> Whole:
-            """Return all of the thread but its blobs."""
+            """Return all of the thread but its blobs, named if it has another id now."""
             file.seek(0)
-            return _whole(head, archive.frames(file))._replace(questions=questions)
+            found = _whole(head, archive.frames(file))._replace(questions=questions)
+            when = head.updated_at if at is None else at
+            return named(found, shared_id(store, to), source=before, at=when, keys=keys, adopt=adopt, seed=seed)
 
         def blobs() -> Iterable[Mapping[str, bytes]]:
             """Return the blobs, in groups that are each written in one commit."""

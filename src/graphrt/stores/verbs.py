@@ -150,6 +150,8 @@ class StoreVerbs:
     def import_thread(self, source: str | PathLike[str] | IO[bytes], *, thread: str | None = None) -> str:
         """Import a thread that was exported. It becomes visible only when it is complete.
 
+        Under another id it is a copy, and gets an entry that says so (`ThreadCopied`).
+
         Args:
             source: The path of the file, or a binary file open for reading.
             thread: Id of the thread in this store. None: the id that it had when it was exported.
@@ -159,7 +161,8 @@ class StoreVerbs:
 
         Raises:
             InputError: The file is incomplete, was changed, or is of a newer version (`bad-archive`), it cannot be read
-                (`bad-path`), or a thread with that id exists (`thread-exists`). Nothing was written.
+                (`bad-path`), a thread with that id exists (`thread-exists`), or it gets another id and its log has a
+                key (`log-key-needed`): then a runtime with the key imports it. Nothing was written.
             StoreError: The store failed.
         """
         from graphrt.stores._moving import import_thread
