@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from typing_extensions import TypedDict
 
-from graphrt import END, START, Context, GraphBuilder, InputError, NodeError, Runtime
+from graphrt import END, START, Context, GraphBuilder, InputError, NodeError, RouteError, Runtime, UpdateError
+from graphrt.testing import drive_due
 
 from .support import Face, general, get, note, parallel, sequence
 
@@ -247,14 +250,18 @@ def test_a_failure_among_several_tasks_is_the_same(face: Face, made: Any, cls: t
     assert isinstance(caught.value.__cause__, cls)
 
 
-def _cancels(kind: str) -> Any:
-    """A node that raises asyncio's CancelledError though nobody cancels it."""
+class Odd(BaseException):
+    """An error of a program around the run, as test frameworks have them."""
+
+
+def _raises(kind: str, error: type[BaseException]) -> Any:
+    """A node that raises an error which is not an Exception, such as CancelledError though nobody cancels it."""
 
     async def inner() -> None:
-        raise asyncio.CancelledError("by myself")
+        raise error("by myself")
 
     def sync(state: Any) -> None:
-        raise asyncio.CancelledError("by myself")
+        raise error("by myself")
 
     def effect(state: Any, ctx: Context) -> None:
         ctx.effect("odd", sync, None)
@@ -268,18 +275,77 @@ def _cancels(kind: str) -> Any:
     return {"sync": sync, "inline": sync, "timeout": sync, "effect": effect, "call": call, "async": alone}[kind]
 
 
-@pytest.mark.parametrize("side", ["alone", "beside", "nested"])
-@pytest.mark.parametrize("kind", ["sync", "inline", "timeout", "effect", "call", "async"])
-def test_a_node_that_raises_cancelled_error_by_itself_is_a_failure(face: Face, kind: str, side: str) -> None:
+def _with_odd_node(kind: str, side: str, error: type[BaseException]) -> Runtime[Any, Any]:
     policy: dict[str, Any] = {"inline": {"inline": True}, "timeout": {"timeout_s": 30}}.get(kind, {})
-    odd, ok = ("odd", _cancels(kind)), ("ok", note("ok"))
+    odd, ok = ("odd", _raises(kind, error)), ("ok", note("ok"))
     graph = parallel(odd, ok, odd=policy) if side == "beside" else sequence(odd, odd=policy)
-    runtime = Runtime(sequence(("child", graph)) if side == "nested" else graph, store="memory:")
+    return Runtime(sequence(("child", graph)) if side == "nested" else graph, store="memory:")
 
-    with pytest.raises(NodeError, match="CancelledError") as caught:
-        face.run(runtime, {}, thread="t")
+
+SIDES = pytest.mark.parametrize("side", ["alone", "beside", "nested"])
+KINDS = pytest.mark.parametrize("kind", ["sync", "inline", "timeout", "effect", "call", "async"])
+
+
+@SIDES
+@KINDS
+@pytest.mark.parametrize("verb", ["run", "steps"])
+@pytest.mark.parametrize("error", [asyncio.CancelledError, GeneratorExit])
+def test_a_node_that_raises_an_end_that_nobody_asked_for_is_a_failure(
+    face: Face, kind: str, side: str, error: type[BaseException], verb: str
+) -> None:
+    runtime = _with_odd_node(kind, side, error)
+
+    with pytest.raises(NodeError, match=error.__name__) as caught:
+        getattr(face, verb)(runtime, {}, thread="t")
 
     assert caught.value.node == "odd"
+    assert runtime.state("t").status == "failed"
+
+
+@SIDES
+@KINDS
+def test_another_error_that_is_not_an_exception_cancels_the_run_and_is_raised_as_it_is(
+    face: Face, kind: str, side: str
+) -> None:
+    runtime = _with_odd_node(kind, side, Odd)
+
+    with pytest.raises(Odd, match="by myself"):
+        face.run(runtime, {}, thread="t")
+
+    assert runtime.state("t").status == "cancelled"
+
+
+def test_a_worker_records_what_a_node_raised_that_is_not_an_exception() -> None:
+    for error, status in ((GeneratorExit, "failed"), (Odd, "cancelled")):
+        runtime = _with_odd_node("sync", "alone", error)
+        runtime.start({}, thread="t")
+        with contextlib.suppress(Odd, NodeError):
+            drive_due(runtime)
+
+        assert runtime.state("t").status == status
+
+
+@pytest.mark.parametrize("where", ["router", "reducer"])
+def test_generator_exit_of_a_router_or_reducer_is_a_failure(face: Face, where: str) -> None:
+    def leave(*_: Any) -> Any:
+        raise GeneratorExit
+
+    class State(TypedDict, total=False):
+        plain: int
+        reduced: Annotated[int, leave]
+
+    g = GraphBuilder(State, name="g")
+    g.add_node("a", lambda _: {"plain": 1} if where == "router" else {"reduced": 1}).add_node("b", lambda _: None)
+    g.add_edge(START, "a")
+    if where == "router":
+        g.add_conditional_edges("a", leave, {"b": "b"})
+    else:
+        g.add_edge("a", "b")
+    runtime = Runtime(g.compile(), store="memory:")
+
+    with pytest.raises(RouteError if where == "router" else UpdateError, match="GeneratorExit"):
+        face.run(runtime, {"reduced": 1}, thread="t")
+
     assert runtime.state("t").status == "failed"
 
 

@@ -21,7 +21,7 @@ from graphrt._drivers.async_parallel_tasks import AsyncParallelTasks, inline
 from graphrt._drivers.async_retry_waits import await_
 from graphrt._drivers.blocking_calls import call_store
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit, inside
-from graphrt._drivers.invoke import afinish, ainvoke, failed, own_cancel, unstored
+from graphrt._drivers.invoke import afinish, ainvoke, failed, is_ended, own_failure, unstored
 from graphrt._drivers.parallel_tasks import Ended
 from graphrt._drivers.run_services import RunServices, monotonic
 from graphrt._drivers.sync import Watcher
@@ -72,6 +72,7 @@ class AioDriver:
         send = flow.send
         # With a `RunWatcher` (telemetry) no node is called here: it hears of attempts from `invoke` alone.
         is_watched = self.services.watcher is not None
+        caller = asyncio.current_task()
         reply: Any = None
         error: BaseException | None = None
         try:
@@ -105,11 +106,13 @@ class AioDriver:
                         error = raised
                     else:
                         reply = failed(raised)
-                except asyncio.CancelledError as raised:
+                except (asyncio.CancelledError, GeneratorExit) as raised:
                     # Only a cancellation of this asyncio task ends the run; a node may raise the error by itself.
-                    odd = own_cancel(raised)
-                    if effect.__class__ is Task and odd is not None and not _being_cancelled():
+                    odd = own_failure(raised)
+                    if effect.__class__ is Task and odd is not None and not is_ended(caller, raised):
                         reply = Failed(odd)
+                    elif isinstance(raised, GeneratorExit):
+                        raise
                     else:
                         error = raised
                 except BaseException as raised:  # noqa: BLE001 - the flow records it and raises it again
@@ -277,12 +280,6 @@ def _soon(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: Any
     """Schedule *call* on the loop, from any thread. Does nothing if the loop is closed: its tasks are gone then."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(call, *args)
-
-
-def _being_cancelled() -> bool:
-    """Return whether the current asyncio task has a request to cancel; a CancelledError alone does not prove it."""
-    current = asyncio.current_task()
-    return current is not None and current.cancelling() > 0
 
 
 def _nothing() -> None:

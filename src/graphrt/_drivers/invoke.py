@@ -104,7 +104,7 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
             context._failed_sync(meant)
         return failed(meant, context)
     except BaseException as error:
-        odd = own_cancel(error)
+        odd = own_failure(error)
         if odd is None:
             raise
         if context is not None:
@@ -246,7 +246,8 @@ async def ainvoke(
     if services.control.live:
         started_live(services, task)
     started = monotonic() if services.timed else 0.0  # steps show durations
-    context = Context(services, task, asyncio.current_task()) if node.wants_context else None
+    caller = asyncio.current_task()
+    context = Context(services, task, caller) if node.wants_context else None
     key: Any = None
     limit: asyncio.Timeout | None = None
     time: AttemptTime | None = None
@@ -271,14 +272,13 @@ async def ainvoke(
                 reply = await _called(task, context)
     except Suspended as pause:
         return asked(task, pause)
-    except asyncio.CancelledError as error:
-        current = asyncio.current_task()
-        if current is not None and current.cancelling():  # the asyncio task was asked to cancel: the run halts
+    except (asyncio.CancelledError, GeneratorExit) as error:
+        odd = own_failure(error)
+        if odd is None or is_ended(caller, error):  # the run halts, or its event loop is over
             raise
-        odd = own_cancel(error)
-        if odd is not None and context is not None:
+        if context is not None:
             await context._failed(odd)
-        return Failed(odd or error)
+        return Failed(odd)
     except TimeoutError as error:
         # asyncio.timeout() and the node raise the same class: only the former makes `limit` expire.
         if time is not None and limit is not None and limit.expired():
@@ -326,18 +326,41 @@ def failed(error: Exception, context: Context | None = None) -> Failed:
     return Failed(error, retry.hinted_wait(error), raise_as_is=as_it_is(error), advice=advice)
 
 
-def own_cancel(error: BaseException) -> RuntimeError | None:
-    """Return the failure of a node that raised asyncio's CancelledError by itself; None if *error* is another one.
+def own_failure(error: BaseException) -> RuntimeError | None:
+    """Return the failure of a node that raised CancelledError or GeneratorExit by itself; None if *error* is another one.
 
-    The node may have awaited a task that it had cancelled, or a library's cancel scope leaks. Such an error is a failure
-    like any other: a cancellation is a request to an asyncio task, and sync code is never cancelled by this error.
+    The node may have awaited a task that it had cancelled, or a library's cancel scope leaks; or it has closed one of its
+    generators wrongly. Such an error is a failure like any other. A cancellation is a request to an asyncio task, and
+    sync code is never cancelled by this error; GeneratorExit closes a generator from outside, and a node is none.
+
+    Every other error that is not an Exception ends the run as cancelled, and is raised as it is: it is meant for a
+    program around the run, as KeyboardInterrupt is, or the outcome of a test in a function that the test passes in.
     """
     asyncio = sys.modules.get("asyncio")  # not imported here: runs without async nodes do without it
-    if asyncio is None or not isinstance(error, asyncio.CancelledError):
+    if isinstance(error, GeneratorExit):
+        odd = RuntimeError("the node raised GeneratorExit although nothing closed it")
+    elif asyncio is not None and isinstance(error, asyncio.CancelledError):
+        odd = RuntimeError("the node raised CancelledError although it had not been cancelled")
+    else:
         return None
-    odd = RuntimeError("the node raised CancelledError although it had not been cancelled")
     odd.__cause__ = error
     return odd
+
+
+def is_ended(caller: asyncio.Task[Any] | None, error: BaseException) -> bool:
+    """Return whether *error*, a CancelledError or GeneratorExit, ends the coroutine of a run, and is not one of a node.
+
+    Args:
+        caller: The asyncio task that the coroutine belongs to.
+    """
+    import asyncio
+
+    if not isinstance(error, GeneratorExit):
+        return caller is not None and caller.cancelling() > 0
+    try:
+        return asyncio.current_task() is not caller  # the coroutine is closed: a node raises only while its task runs
+    except RuntimeError:  # there is no loop any more
+        return True
 
 
 def as_it_is(error: Exception) -> bool:

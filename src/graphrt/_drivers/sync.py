@@ -16,7 +16,7 @@ from typing import Any, Final, final
 from graphrt._ambient import NODE, WithoutContext
 from graphrt._drivers.attempt_times import is_timed
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit, inside
-from graphrt._drivers.invoke import failed, finish, invoke, own_cancel, unstored
+from graphrt._drivers.invoke import failed, finish, invoke, own_failure, unstored
 from graphrt._drivers.parallel_tasks import ParallelTasks
 from graphrt._drivers.retry_waits import wait
 from graphrt._drivers.run_services import RunServices, monotonic
@@ -110,7 +110,7 @@ class SyncDriver:
                         continue
                     reply = failed(error)
                 except BaseException as error:  # noqa: BLE001 - the flow records it and raises it again
-                    odd = own_cancel(error) if effect.__class__ is Task else None
+                    odd = own_failure(error) if effect.__class__ is Task else None
                     if odd is None:
                         effect = flow.throw(error)
                         continue
@@ -161,16 +161,18 @@ class SyncDriver:
                                 yield "events", entry
                     else:
                         reply = self.perform(effect)
-                except GeneratorExit:  # the reader has left at one of the `yield`s above
-                    self.abandon(flow)
-                    raise
+                except GeneratorExit as error:
+                    if kind is not Task:  # the reader has left at one of the `yield`s above
+                        self.abandon(flow)
+                        raise
+                    reply = Failed(own_failure(error) or error)
                 except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
                     if kind is not Task or unstored(effect, error):
                         effect = flow.throw(error)
                         continue
                     reply = failed(error)
                 except BaseException as error:  # noqa: BLE001 - the flow records it and raises it again
-                    odd = own_cancel(error) if kind is Task else None
+                    odd = own_failure(error) if kind is Task else None
                     if odd is None:
                         effect = flow.throw(error)
                         continue

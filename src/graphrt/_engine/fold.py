@@ -193,7 +193,7 @@ def _changes(
         cause: BaseException | None = None
     except NotAStateError as error:
         raised, cause = _no_state(reducer, f"{error}.", update, task, where()), None
-    except Exception as error:  # noqa: BLE001 - user code
+    except (Exception, GeneratorExit) as error:  # noqa: BLE001 - user code
         raised, cause = _no_state(reducer, f"raised {told(error)}", update, task, where()), error
     raised.__cause__ = cause
     raise FoldError(raised, [one for one in tasks if one.updates]) from cause
@@ -272,7 +272,7 @@ def _reduced(
     try:
         # A reducer that changes its first argument would change every snapshot, so it gets a copy of a container.
         return field.reduce(current.copy() if current.__class__ in CONTAINERS else current, value)
-    except Exception as error:  # noqa: BLE001 - user code: its text is shown only if the field is tracked
+    except (Exception, GeneratorExit) as error:  # noqa: BLE001 - user code: its text is shown only if the field is tracked
         wrote = [t for t in tasks if any(field.name in update for update in t.updates)]
         said = told(error)
         known = f"current {short(current)}, incoming {short(value)} from node {task.node.name!r}"
@@ -305,7 +305,7 @@ def _none(field: Field, task: Task, tasks: Sequence[Task], where: Callable[[], P
     return FoldError(error, wrote)
 
 
-def _place(error: Exception) -> str:
+def _place(error: BaseException) -> str:
     """Return `file:line` of the innermost frame of *error*."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None:

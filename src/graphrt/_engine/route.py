@@ -173,7 +173,7 @@ class Router:
         """
         try:
             return branch.router(view)
-        except Exception as error:
+        except (Exception, GeneratorExit) as error:  # the flow would take GeneratorExit for its own end
             raise self.router_error(node, branch, error) from error
 
     def router_error(self, node: NodePlan, branch: BranchPlan, error: BaseException) -> RouteError:

@@ -297,5 +297,5 @@ def _call(fn: Callable[[Any], Any], state: Any, option: str, task: Task, parent:
     """
     try:
         return fn(state)
-    except Exception as error:
+    except (Exception, GeneratorExit) as error:
         raise BAD_MAPPING(option=option, node=task.node.name, error=error, where=parent.where(task)) from error
