@@ -203,6 +203,28 @@ def test_threads_are_listed_and_filtered(call, stored: str) -> None:
     assert [(found["thread"], found["graph"]) for found in one] == [("done", "fan")]
 
 
+@pytest.mark.parametrize("command", [["threads"], ["inbox"], ["sweep", "--older-than", "0s", "--dry-run"]])
+def test_lists_take_the_store_or_a_graph_where_other_commands_do(call, stored: str, command: list[str]) -> None:
+    """`threads runs.db` and `threads flow.py:fan --store runs.db`, as `show` takes them."""
+    name, *more = command
+    everything = call(name, "--store", stored, *more).result
+    key = "questions" if name == "inbox" else "threads"
+
+    assert everything[key]
+    assert call(name, stored, *more).result == everything
+    assert [one["graph"] for one in call(name, "flow.py:letters", "--store", stored, *more).result[key]] == [
+        one["graph"] for one in everything[key] if one["graph"] == "letters"
+    ]
+    assert call(name, stored, "--store", stored, *more).code == 2
+
+
+def test_answer_that_is_a_bare_word_is_told_how_to_quote_it(call, stored: str) -> None:
+    done = call("resume", "flow.py:letters", "paused", "--store", stored, "--answer", "yes")
+
+    assert done.document["error"]["code"] == "bad-document"
+    assert """'"yes"'""" in done.document["error"]["fix"]
+
+
 def test_show_has_the_state_and_its_history(call, stored: str) -> None:
     done = call("show", "flow.py:letters", "paused", "--store", stored, "--history")
 

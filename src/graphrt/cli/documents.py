@@ -11,6 +11,8 @@ from typing import Any, Final
 from graphrt.errors._codes.command_line import BAD_DOCUMENT
 
 _NUMBERS: Final = "Write NAME=NUMBER, as in max_steps=10,deadline_s=60, or a JSON object."
+A_TEXT: Final = "Write JSON. A text is in double quotes, and the shell needs single ones around them: '\"yes\"'."
+"""What to do about an argument that is not JSON, most often because it is a bare word."""
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 

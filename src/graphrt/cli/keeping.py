@@ -8,7 +8,7 @@ import click
 
 from graphrt.cli.command import Command
 from graphrt.cli.documents import seconds
-from graphrt.cli.opening import STORE, TARGET, THREAD, opened_any, opened_store, threads_of
+from graphrt.cli.opening import LISTED, STORE, TARGET, THREAD, opened_any, opened_store, threads_of
 from graphrt.cli.output import Answer, Output
 from graphrt.cli.plain_data import thread as thread_data
 from graphrt.console import counted, views
@@ -61,6 +61,7 @@ def import_(target: str, file: str, store: str | None, thread: str | None) -> An
 
 
 @click.command("sweep", cls=Command)
+@LISTED
 @STORE
 @click.option("--older-than", required=True, metavar="TIME", help="Time since the last write, such as 90s, 12h or 30d.")
 @click.option("--status", type=click.Choice(get_args(Status)),
@@ -68,12 +69,20 @@ def import_(target: str, file: str, store: str | None, thread: str | None) -> An
 @click.option("--limit", type=click.IntRange(min=1), help="How many at most.")
 @click.option("--dry-run", is_flag=True, help="Delete nothing, and list what would be deleted.")
 @click.pass_obj
-def sweep(output: Output, store: str | None, older_than: str, status: Any, limit: int | None, dry_run: bool) -> Answer:
-    """Delete threads that were not written for a while. Threads that a run has are kept."""
+def sweep(
+    output: Output,
+    target: str | None,
+    store: str | None,
+    older_than: str,
+    status: Any,
+    limit: int | None,
+    dry_run: bool,
+) -> Answer:
+    """Delete threads that were not written for a while, but for those that a run has. TARGET is the store; or a graph, whose threads are meant."""
     age_s = seconds(older_than, "--older-than")
-    with threads_of(store) as runtime:
+    with threads_of(target, store) as (runtime, graph):
         output.busy("looking for old threads")
-        old = runtime.sweep(older_than_s=age_s, status=status, limit=limit, dry_run=True)
+        old = runtime.sweep(older_than_s=age_s, status=status, graph=graph, limit=limit, dry_run=True)
         if dry_run:
             return Answer(
                 data={"dry_run": True, "deleted": 0, "threads": [thread_data(one) for one in old]},
@@ -83,7 +92,7 @@ def sweep(output: Output, store: str | None, older_than: str, status: Any, limit
                 ],
             )
         output.busy(f"deleting {counted(len(old), 'thread')}")
-        gone = runtime.sweep(older_than_s=age_s, status=status, limit=limit)
+        gone = runtime.sweep(older_than_s=age_s, status=status, graph=graph, limit=limit)
     return Answer(
         data={"dry_run": False, "deleted": gone, "threads": []},
         lines=lambda width: views.beside(_DONE, f"{counted(gone, 'thread')} deleted", width),

@@ -48,6 +48,8 @@ STORE: Final = click.option(
 )  # fmt: skip
 TARGET: Final = click.argument("target")
 """A graph; for commands that need none, `opened_any` takes a store in its place. It comes before everything else."""
+LISTED: Final = click.argument("target", required=False)
+"""The same for lists of threads, which do without it where `--store` or the environment names the store."""
 THREAD: Final = click.argument("thread")
 
 
@@ -117,10 +119,21 @@ def _similar_named(store: Store | None) -> Generator[None]:
 
 
 @contextmanager
-def threads_of(given: str | None) -> Generator[Runtime[Any, Any]]:
-    """Open a store for commands that need no graph, behind a runtime whose own graph is never used."""
-    with opened_store(given) as store, Runtime(nothing(), store=store) as runtime:
-        yield runtime
+def threads_of(target: str | None, store: str | None) -> Generator[tuple[Runtime[Any, Any], str | None]]:
+    """Open the store whose threads a command lists: that of *target* (see `LISTED`), or *store*.
+
+    Yields:
+        A runtime, and the name of the graph whose threads are meant; None if those of all graphs are.
+
+    Raises:
+        InputError: As `opened_runtime`.
+    """
+    if target is None:
+        with opened_store(store) as opened, Runtime(nothing(), store=opened) as runtime:
+            yield runtime, None
+        return
+    with opened_any(target, store) as runtime:
+        yield runtime, None if is_store(target) else runtime.graph.name
 
 
 def nothing() -> CompiledGraph[Any, Any, Any]:

@@ -12,7 +12,7 @@ import click
 
 from graphrt.cli import exits, plain_data
 from graphrt.cli.command import Command
-from graphrt.cli.documents import parsed, read_json
+from graphrt.cli.documents import A_TEXT, parsed, read_json
 from graphrt.cli.forms import Form, NoAnswer
 from graphrt.cli.opening import TARGET, THREAD, opened_runtime, runtime_options, way_on
 from graphrt.cli.output import Answer, Output
@@ -93,7 +93,7 @@ def resume(
                 )
             given = {"answers": found}
         elif answer is not None:
-            given = {"answer": parsed(answer, "--answer")}
+            given = {"answer": parsed(answer, "--answer", A_TEXT)}
         else:
             questions = for_people(runtime.state(thread).interrupts)
             if questions:

@@ -10,7 +10,7 @@ import click
 
 from graphrt.cli import exits, plain_data
 from graphrt.cli.command import Command
-from graphrt.cli.opening import STORE, TARGET, THREAD, is_store, opened_any, opened_runtime, threads_of, way_on
+from graphrt.cli.opening import LISTED, STORE, TARGET, THREAD, is_store, opened_any, opened_runtime, threads_of, way_on
 from graphrt.cli.output import Answer, Output
 from graphrt.console import counted, moment, views
 from graphrt.errors import GraphrtError, closest
@@ -36,16 +36,17 @@ _ASKED_S: Final = 5.0
 
 
 @click.command("threads", cls=Command)
+@LISTED
 @STORE
 @click.option("--status", type=click.Choice(get_args(Status)), help="Only threads with this status.")
 @click.option("--graph", metavar="NAME", help="Only threads of the graph with this name.")
 @click.option("--prefix", metavar="TEXT", help="Only threads whose id begins with this.")
 @click.option("--after", metavar="ID", help="Only threads that were created after this one.")
 @click.option("--limit", type=click.IntRange(min=1), help="How many at most.")
-def threads(store: str | None, **filters: Any) -> Answer:
-    """List the threads of a store, in order of creation."""
-    with threads_of(store) as runtime:
-        found = runtime.threads(**filters)
+def threads(target: str | None, store: str | None, **filters: Any) -> Answer:
+    """List the threads of a store. TARGET is the store; or a graph, whose threads are listed."""
+    with threads_of(target, store) as (runtime, graph):
+        found = runtime.threads(**{**filters, "graph": filters["graph"] or graph})
     return Answer(
         data={"threads": [plain_data.thread(one) for one in found]},
         lines=lambda width: [*views.threads(found, width), [(counted(len(found), "thread"), "faint")]],

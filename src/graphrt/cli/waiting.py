@@ -8,8 +8,8 @@ import click
 
 from graphrt.cli import exits, plain_data
 from graphrt.cli.command import Command
-from graphrt.cli.documents import parsed
-from graphrt.cli.opening import STORE, TARGET, THREAD, opened_any, threads_of
+from graphrt.cli.documents import A_TEXT, parsed
+from graphrt.cli.opening import LISTED, STORE, TARGET, THREAD, opened_any, threads_of
 from graphrt.cli.output import Answer, Output
 from graphrt.console import counted, moment, views
 from graphrt.console.screen import Line
@@ -17,6 +17,7 @@ from graphrt.runtime import InboxItem, InterruptKind
 
 
 @click.command("inbox", cls=Command)
+@LISTED
 @STORE
 @click.option("--kind", type=click.Choice(get_args(InterruptKind)), help="Only questions of this kind.")
 @click.option("--graph", metavar="NAME", help="Only questions that the graph with this name asked.")
@@ -25,10 +26,10 @@ from graphrt.runtime import InboxItem, InterruptKind
 @click.option("--tag", "tags", multiple=True, help="Only threads with this tag; may be given several times.")
 @click.option("--after", metavar="TOKEN", help="Only questions after the one with this token.")
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="How many at most.")
-def inbox(store: str | None, **filters: Any) -> Answer:
-    """List the open questions of all threads of a store, the oldest first."""
-    with threads_of(store) as runtime:
-        found = runtime.inbox(**filters)
+def inbox(target: str | None, store: str | None, **filters: Any) -> Answer:
+    """List the open questions of all threads of a store. TARGET is the store; or a graph, whose questions are listed."""
+    with threads_of(target, store) as (runtime, graph):
+        found = runtime.inbox(**{**filters, "graph": filters["graph"] or graph})
     return Answer(data={"questions": [_data(one) for one in found]}, lines=lambda width: _lines(found, width))
 
 
@@ -63,7 +64,7 @@ def signal(
 
     TARGET is the store, or the thread's graph or runtime, which redacts the value. VALUE is JSON, such as 5, true, '"text"' or '{"a": 1}'; without it, the node gets None.
     """
-    given = None if value is None else parsed(value, "VALUE", "Write JSON; a text is '\"text\"'.")
+    given = None if value is None else parsed(value, "VALUE", A_TEXT)
     with opened_any(target, store) as runtime:
         kept = runtime.signal(thread, name, given, id=id_)
     if not kept:
