@@ -122,6 +122,10 @@ def test_question_about_an_outcome_says_whether_the_former_owner_may_still_be_at
         assert stopped.retry("stopped").interrupts[0].payload["former_owner"] == former
         asked = runtime.retry("t")
         assert asked.interrupts[0].payload["former_owner"] == former
+        again = line(("pay", paying(outside, "once")), pay={"retry": RetryPolicy(attempts=2, wait_initial_s=0)})
+        outside.fails = 1
+        own = world.runtime(again).run({"notes": []}, thread="own")  # the second attempt asks about the first one
+        assert "former_owner" not in own.interrupts[0].payload
         outside.fails = 1
         with pytest.raises(NodeError, match="line dropped"):
             runtime.resume("t", answer="run")
