@@ -204,3 +204,17 @@ def test_answer_with_half_of_a_pair_is_stored_and_paid_once(tmp_path: Path) -> N
 
     assert result.state.text == "a\ufffdb"
     assert result.usage.output_tokens == 2
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_without_a_reason_is_no_answer(way: str) -> None:
+    nothing = {**document(content=None), "usage": None}
+    nothing["choices"][0]["finish_reason"] = None
+    body = json.dumps(nothing).encode() if way == "invoke" else b"data: [DONE]\n\n"
+    headers = EVENTS if way == "stream" else {}
+
+    error = outcome(ChatAnswer(raw=body, headers=headers), way)
+
+    assert isinstance(error, BadResponseError)
+    assert error.billed
+    assert "no finish reason" in str(error)

@@ -167,7 +167,7 @@ PLAIN: dict[str, Any] = {"role": "assistant", "content": "t"}
         (recipient("gpt-oss", "cerebras"), {}),
         (recipient("gpt-5", "openai"), {}),
     ],
-    ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
+    ids=lambda value: "-".join(map(str, value)) if isinstance(value, tuple) else "",
 )
 def test_blocks_are_written_for_the_provider_that_they_came_from(to: Recipient, more: dict[str, Any]) -> None:
     said = AssistantMessage(text="t", thinking=BLOCKS)

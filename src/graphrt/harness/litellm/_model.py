@@ -344,7 +344,7 @@ class _Call:
             told: What litellm says. It counts only for APIs whose usage is not read below it.
         """
         seen = self.exchange.seen
-        counted = seen.usage if seen.usage is not None or seen.reads_facts else told
+        counted = seen.usage if seen.usage is not None or seen.api is not None else told
         usage = _openai_format.read_usage(counted)
         return None if usage is None else replace(usage, cost_usd=self._cost(usage, counted, seen))
 
@@ -369,7 +369,7 @@ class _Call:
             thinking_blocks=(*reply.thinking_blocks, *blocks),
             provider_parts=parts,
         )
-        _openai_format.check_reply(complete, clean=self.clean)
+        _openai_format.check_reply(complete, reasoned=seen.api is None or seen.reason is not None, clean=self.clean)
         return complete
 
     def _reason(self, reply: ModelResponse) -> FinishReason:
@@ -379,7 +379,7 @@ class _Call:
         if seen.finish is not None and (seen.finish != "tool_calls" or reply.tool_calls):
             return seen.finish
         # litellm turns a reason that it does not know into "stop", and makes one up if there is none.
-        made_up = self.unmapped or (seen.reads_facts and seen.reason is None)
+        made_up = self.unmapped or (seen.api is not None and seen.reason is None)
         return "unknown" if told == "stop" and made_up else told
 
     def new_thoughts(self) -> Iterator[ThinkingDelta]:

@@ -49,6 +49,10 @@ _SIGNATURE: Final = "__thought__"
 """Separates the id of a call and Gemini's signature of the thought before it, in the ids that litellm makes."""
 _ANYONE: Final = Recipient()
 """A provider of chat completions that takes no reasoning back."""
+_SHOWN: Final = frozenset(
+    {"image", "image_url", "audio", "inline_data", "file_data", "image_generation_call", "output_image", "output_audio"}
+)
+"""Types of a `ProviderPart` that are an answer without any text. Citations and what hosted tools did are none."""
 
 
 def wire_request(request: ModelRequest, *, to: Recipient = _ANYONE) -> dict[str, Any]:
@@ -342,11 +346,12 @@ class ReplyBuilder:
         )
 
 
-def check_reply(reply: AgentReply, *, clean: Callable[[str], str] = str) -> None:
+def check_reply(reply: AgentReply, *, reasoned: bool = True, clean: Callable[[str], str] = str) -> None:
     """Check that a complete reply is an answer. One that was cut off may be empty: its reason says why.
 
     Args:
         reply: The complete reply.
+        reasoned: Whether the provider said why the model stopped.
         clean: Removes credentials from the provider's text before it becomes part of an error.
 
     Raises:
@@ -357,14 +362,18 @@ def check_reply(reply: AgentReply, *, clean: Callable[[str], str] = str) -> None
         return
     if reply.finish_reason == "content_filter":
         raise _refusal("", reply.model, clean)
-    if reply.finish_reason in ("stop", "tool_calls") and not (
-        reply.thinking or reply.thinking_blocks or reply.provider_parts
-    ):
-        raise BAD_RESPONSE(
-            with_status="",
-            reason=f"the answer has no text, tool call or thinking, and its finish reason is {reply.finish_reason!r}.",
-            model=clean(reply.model or ""),
-        )
+    if reply.thinking or reply.thinking_blocks:
+        return
+    others = dict.fromkeys(part.type for part in reply.provider_parts)
+    if not _SHOWN.isdisjoint(others) or (reasoned and reply.finish_reason not in ("stop", "tool_calls")):
+        return
+    beside = f"; it has nothing but {clean(', '.join(others))}" if others else ""
+    told = f"its finish reason is {reply.finish_reason!r}" if reasoned else "no finish reason"
+    raise BAD_RESPONSE(
+        with_status="",
+        reason=f"the answer has no text, tool call or thinking, and {told}{beside}.",
+        model=clean(reply.model or ""),
+    )
 
 
 def _refusal(words: str, model: Any, clean: Callable[[str], str]) -> RefusalError:

@@ -24,9 +24,6 @@ class Api:
     named_events: ClassVar[bool] = True
     """Whether its events have types that clients need. Others are passed on without."""
 
-    reads_facts: ClassVar[bool] = False
-    """Whether usage and reason are noted of every answer. Where they are absent, litellm makes them up."""
-
     def __init__(self, seen: Seen) -> None:
         self.seen = seen
 

@@ -61,7 +61,7 @@ def body_of(seen: Seen, *, url: str, status: int, headers: Mapping[str, str], st
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     path = urlsplit(url).path
     api = next((one for one in _APIS if path.endswith(one.paths)), Api)(seen)
-    seen.api, seen.reads_facts = api.name, api.reads_facts
+    seen.api = api.name
     if not streamed:
         return _Document(api)
     if media_type == "application/vnd.amazon.eventstream":

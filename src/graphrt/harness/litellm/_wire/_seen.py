@@ -15,7 +15,8 @@ class Seen:
     """Facts about the latest answer of one call."""
 
     api: str | None = None
-    """Name of the API whose form was read, the module in this room; None if the form is none that is known."""
+    """Name of the API whose form was read; None if the form is none that is known. Of a known one, usage and reason are
+    read of every answer, so that None means that the provider told none."""
     begun: bool = False
     """Whether a part of the body arrived."""
     start: bytes = b""
@@ -30,8 +31,6 @@ class Seen:
     """What the model said when it refused; empty if it did not."""
     usage: Any = None
     """The usage that the provider reported, in OpenAI's chat form (`_openai_format.read_usage`); None if none."""
-    reads_facts: bool = False
-    """Whether `usage` and `reason` are read of every answer of the API, so that None means that there was none."""
     cost_usd: float | None = None
     """What the provider charges for the answer, in dollars; None if it did not say."""
     service_tier: str | None = None

@@ -84,7 +84,6 @@ class Chat(Api):
     name: ClassVar[str | None] = _NAME
     paths: ClassVar[tuple[str, ...]] = ("/chat/completions",)
     named_events: ClassVar[bool] = False
-    reads_facts: ClassVar[bool] = True
 
     def __init__(self, seen: Seen) -> None:
         super().__init__(seen)

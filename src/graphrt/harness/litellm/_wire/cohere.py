@@ -36,7 +36,6 @@ class Cohere(Api):
 
     name: ClassVar[str | None] = "cohere"
     paths: ClassVar[tuple[str, ...]] = ("/v2/chat",)
-    reads_facts: ClassVar[bool] = True
 
     def document(self, body: dict[str, Any]) -> dict[str, Any]:
         body = super().document(body)

@@ -38,7 +38,6 @@ class Converse(Api):
 
     name: ClassVar[str | None] = "converse"
     paths: ClassVar[tuple[str, ...]] = ("/converse", "/converse-stream")
-    reads_facts: ClassVar[bool] = True
 
     def document(self, body: dict[str, Any]) -> dict[str, Any]:
         body = super().document(body)

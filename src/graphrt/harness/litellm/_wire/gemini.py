@@ -54,7 +54,6 @@ class Gemini(Api):
     name: ClassVar[str | None] = "gemini"
     paths: ClassVar[tuple[str, ...]] = (":generateContent", ":streamGenerateContent")
     named_events: ClassVar[bool] = False
-    reads_facts: ClassVar[bool] = True
 
     def document(self, body: dict[str, Any]) -> dict[str, Any]:
         body = super().document(body)

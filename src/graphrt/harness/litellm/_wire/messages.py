@@ -41,7 +41,6 @@ class Messages(Api):
 
     name: ClassVar[str | None] = "messages"
     paths: ClassVar[tuple[str, ...]] = ("/v1/messages",)
-    reads_facts: ClassVar[bool] = True
 
     def document(self, body: dict[str, Any]) -> dict[str, Any]:
         body = super().document(body)

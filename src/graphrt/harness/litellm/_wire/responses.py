@@ -71,7 +71,6 @@ class Responses(Api):
 
     name: ClassVar[str | None] = "responses"
     paths: ClassVar[tuple[str, ...]] = ("/responses",)
-    reads_facts: ClassVar[bool] = True
 
     def __init__(self, seen: Seen) -> None:
         super().__init__(seen)
