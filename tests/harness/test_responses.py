@@ -249,6 +249,31 @@ def test_a_call_that_does_not_arrive_as_a_whole_is_a_bad_response(
     assert error.billed
 
 
+def test_a_stream_that_was_cut_is_a_part_of_an_answer_wherever_it_was() -> None:
+    said = {"output_index": 1, "item_id": "m"}
+    events: list[dict[str, Any]] = [
+        {"type": "created", "response": ENDED["response"]},
+        ADDED,
+        {**DELTA, "delta": '{"x": 4}'},
+        {"type": "output_item.done", "output_index": 0, "item": WHOLE_CALL},
+        {"type": "output_text.delta", "delta": "hi", **said},
+        {"type": "output_text.done", "text": "hi", **said},
+    ]
+    cut = [streamed(*events[:n]) for n in range(len(events) + 1)]
+    found = outcomes(cut, ["stream" for _ in cut])
+
+    assert [type(one) for one in found[:2]] == [BadResponseError] * 2  # nothing of an answer has come
+    assert {type(one) for one in found[2:]} == {TransientModelError}
+    assert all("the stream ended before the answer did" in str(one) for one in found[2:])
+
+
+def test_the_model_is_the_one_that_the_provider_names() -> None:
+    response = {**ENDED["response"], "output": [WHOLE_CALL], "model": "gpt-5-2025-08-07"}
+    found = outcomes([whole(**response), streamed({"type": "completed", "response": response})], WAYS)
+
+    assert [one.model for one in found if isinstance(one, AgentReply)] == ["gpt-5-2025-08-07"] * 2
+
+
 def test_calls_that_a_server_only_numbers_have_the_ids_of_their_items() -> None:
     """The next response of such a server begins with call_0 again."""
     found = outcomes([whole(output=[{**WHOLE_CALL, "call_id": "call_0"}])], ["invoke"])

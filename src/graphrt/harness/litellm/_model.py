@@ -364,6 +364,7 @@ class _Call:
         complete = replace(
             reply,
             usage=spent,
+            model=seen.model or reply.model,
             finish_reason=self._reason(reply),
             thinking=reply.thinking or "".join(seen.thoughts),
             thinking_blocks=(*reply.thinking_blocks, *blocks),

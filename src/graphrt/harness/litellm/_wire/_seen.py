@@ -23,6 +23,8 @@ class Seen:
     """The first bytes of the body, for an error about an answer that cannot be read."""
     ended: bool = False
     """Whether a stream came to the end that its API prescribes."""
+    model: str | None = None
+    """The model that answered, as the provider names it; None leaves it to litellm."""
     reason: str | None = None
     """Why the model stopped, in the provider's word; None if it did not say."""
     finish: FinishReason | None = None

@@ -47,6 +47,7 @@ _PIECES: Final[Mapping[str, tuple[str, str]]] = {
 """Subject of the events `response.SUBJECT.delta` and `.done`, to the type of the item and the lane of the text."""
 _LANES: Final[Mapping[str, str]] = {
     "output_text": "text",
+    "text": "text",  # of some open servers
     "refusal": "refusal",
     "summary_text": "summary",
     "reasoning_text": "content",
@@ -100,6 +101,12 @@ class Responses(Api):
         # An event that adds nothing goes on as an empty one, so that a hosted tool at work is not taken for silence.
         return list(self._read(subject, step, told)) or [_event("response.in_progress")]
 
+    def end(self) -> Iterable[Event]:
+        if self.seen.ended:
+            return ()
+        # litellm raises at a stream that was cut, with a made-up status. It is for our own reader to judge all streams.
+        return [_event("response.completed", response=_response({}, _simple([])))]
+
     # ---------------------------------------------------------------------------------------------------- streams
 
     def _read(self, subject: str, step: str, value: Mapping[str, Any]) -> Iterator[Event]:
@@ -123,12 +130,6 @@ class Responses(Api):
                 item.is_whole = True
                 names = (name for name in ("text", "refusal", "arguments", "input") if name in value)
                 yield from self._settle_part(item, lane, place, text(value.get(next(names, ""))))
-        elif subject in ("content_part", "reasoning_summary_part"):
-            part = mapping(value.get("part"))
-            lane = _LANES.get(text(part.get("type")), "")
-            if step == "done" and lane:
-                item = self._item(value, "message" if lane in ("text", "refusal") else "reasoning")
-                yield from self._settle_part(item, lane, _place(value), _text_of(part))
         elif subject == "output_text.annotation" and step == "added":
             self._item(value, "message").annotations.append(dict(mapping(value.get("annotation"))))
 
@@ -244,6 +245,7 @@ class Responses(Api):
         """
         seen, status = self.seen, text(response.get("status"))
         seen.usage = _usage(mapping(response.get("usage")))
+        seen.model = text(response.get("model")) or None
         seen.service_tier = text(response.get("service_tier")) or None
         _check_status(response, status, output)
         cause = text(mapping(response.get("incomplete_details")).get("reason"))
@@ -336,9 +338,15 @@ def _lanes(body: Mapping[str, Any]) -> dict[str, list[str]]:
     content = body.get("content")
     parts = [{"type": "output_text", "text": content}] if isinstance(content, str) else mappings(content)
     for part in (*mappings(body.get("summary")), *parts):
-        if lane := _LANES.get(text(part.get("type")), ""):
+        if lane := _lane(part, text(body.get("type"))):
             lanes.setdefault(lane, []).append(_text_of(part))
     return lanes
+
+
+def _lane(part: Mapping[str, Any], kind: str) -> str:
+    """Return the lane of the text of a part of an item of type *kind*; empty if it has none."""
+    lane = _LANES.get(text(part.get("type")), "")
+    return "content" if lane == "text" and kind == "reasoning" else lane
 
 
 def _text_of(part: Mapping[str, Any]) -> str:
