@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 settings.register_profile(
     "ci",
@@ -27,7 +28,12 @@ settings.register_profile(
 )
 settings.register_profile("dev", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
+PROFILE: Final = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev")
+settings.load_profile(PROFILE)
+if PROFILE != "thorough" and hasattr(providers, "_get_local_constants"):
+    # Hypothesis draws some values from the constants of all local modules that are imported. To find them takes each
+    # process a second, and which values a test draws would depend on the files that are collected beside it.
+    providers._get_local_constants = lambda: providers._local_constants
 
 FULL: Final = os.environ.get("GRAPHRT_FULL") == "1"
 """Whether searches run in full, the marker `full` is obeyed, and verbs are tested on every store."""
