@@ -14,6 +14,8 @@ from typing import Any
 from graphrt.harness.tools.mcp import McpServer, McpTool
 from graphrt.harness.tools.protocol import ToolContext, ToolResult
 
+START_S = 120.0
+"""A second where nothing else runs; a loaded machine took more than 30 s."""
 PROGRAM = str(Path(__file__).with_name("mcp_server.py"))
 
 
@@ -41,7 +43,11 @@ class HttpProgram:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        wait_for(self.answers)
+        try:
+            wait_for(self.answers, for_s=START_S)
+        except BaseException:
+            self.kill()
+            raise
 
     def answers(self) -> bool:
         with socket.socket() as probe:

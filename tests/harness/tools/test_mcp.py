@@ -151,35 +151,22 @@ def test_cancelled_call_reaches_the_server(server: Any, context: Any, tmp_path: 
     use(server(), context(), work)
 
 
-def test_tools_of_a_server_that_is_not_open_say_so(context: Any) -> None:
+def test_process_ends_with_the_connection_and_server_may_be_opened_again(context: Any) -> None:
+    """What is asked between the two is told that the server is not open."""
     server = stdio()
 
-    async def work(shop: Shop) -> Shop:
-        return shop
+    async def work(shop: Shop) -> tuple[Shop, int]:
+        return shop, int((await shop.call("process")).text)
 
-    shop = use(server, context(), work)
+    shop, pid = use(server, context(), work)
+    wait_for(lambda: not Path(f"/proc/{pid}").exists() if Path("/proc").exists() else True)
     with pytest.raises(ToolError) as caught:
         asyncio.run(shop.call("add", a=1))
     assert caught.value.code == "mcp-not-open"
     with pytest.raises(ToolError, match="is not open"):
         asyncio.run(server.tools())
 
-
-def test_server_may_be_opened_again(context: Any) -> None:
-    server = stdio()
-
-    async def work(shop: Shop) -> str:
-        return (await shop.call("process")).text
-
-    assert use(server, context(), work) != use(server, context(), work)
-
-
-def test_process_ends_with_the_connection(context: Any) -> None:
-    async def work(shop: Shop) -> int:
-        return int((await shop.call("process")).text)
-
-    pid = use(stdio(), context(), work)
-    wait_for(lambda: not Path(f"/proc/{pid}").exists() if Path("/proc").exists() else True)
+    assert use(server, context(), work)[1] != pid
 
 
 def test_entering_that_is_cancelled_leaves_nothing_open() -> None:
