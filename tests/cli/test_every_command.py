@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,9 +66,10 @@ MARK = "\x1e"
 SCRIPT = """
 import json, os, sys
 sys.path[:0] = [os.getcwd()]
-os.dup2(os.open("errors", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)  # long lines of errors are for the terminal to fold
+for errors in sys.argv[2:]:  # long lines of errors are for the terminal to fold
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
 from graphrt.cli import main
-for name, words in json.loads(open("words.json").read()).items():
+for name, words in json.loads(open(sys.argv[1]).read()).items():
     try:
         code = main([*words])
     except SystemExit as done:
@@ -91,9 +93,9 @@ def test_no_command_is_left_out() -> None:
     assert set(WORDS) | ENDLESS == set(ALL)
 
 
-def at_terminal(columns: int, env: dict[str, str]) -> dict[str, tuple[int, list[str]]]:
-    """What every command wrote to a terminal: its exit code and its lines."""
-    done: Terminal = drive([sys.executable, "-c", SCRIPT], columns=columns, env=env, limit_s=120)
+def at_terminal(*files: str, **options: Any) -> dict[str, tuple[int, list[str]]]:
+    """What the commands of a file wrote to a terminal, all in one process: their exit codes and their lines."""
+    done: Terminal = drive([sys.executable, "-c", SCRIPT, *files], limit_s=120, **options)
     assert done.code == 0, done.text
     found: dict[str, tuple[int, list[str]]] = {}
     *parts, rest = re.split(f"{MARK}(.+) (\\d+)\n", done.text)
@@ -106,11 +108,17 @@ def at_terminal(columns: int, env: dict[str, str]) -> dict[str, tuple[int, list[
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "env"),
-    [(40, {}), (80, {}), (200, {}), (80, {"NO_COLOR": "1"}), (80, {"TERM": "dumb"})],
+    [
+        (40, {}),
+        pytest.param(80, {}, marks=pytest.mark.full),
+        (200, {}),
+        (80, {"NO_COLOR": "1"}),
+        (80, {"TERM": "dumb"}),
+    ],
     ids=["40", "80", "200", "no-color", "dumb"],
 )
 def test_every_command_fits_its_terminal(place: Path, columns: int, env: dict[str, str]) -> None:
-    found = at_terminal(columns, env)
+    found = at_terminal("words.json", "errors", columns=columns, env=env)
 
     assert {name: code for name, (code, _) in found.items()} == {name: code for name, (_, code) in WORDS.items()}
     for name, (_, shown) in found.items():
@@ -164,15 +172,37 @@ WITH_TARGET = [
 ]  # a mutant is tested by a program of its own, which loads the module
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [*WITH_TARGET, "worker"])
-def test_ctrl_c_ends_every_command_that_loads_a_module(place: Path, name: str) -> None:
-    # Many short sleeps: Python does not see a signal that comes just before one until the sleep is over.
-    Path("slow.py").write_text("import time\nprint('loading', flush=True)\nfor _ in range(600):\n    time.sleep(0.1)\n")
-    words = WORDS[name][0] if name in WORDS else ["worker", "flow.py:fan", *S]
-    words = [re.sub(r"^flow\.py", "slow.py", word) for word in words]
+# Many short sleeps: Python does not see a signal that comes just before one until the sleep is over.
+SLOW = "import time\nprint('loading', flush=True)\nfor _ in range(600):\n    time.sleep(0.1)\n"
+LOADING = {
+    name: [re.sub(r"^flow\.py", "slow.py", word) for word in words]
+    for name, words in {
+        **{name: WORDS[name][0] for name in WITH_TARGET},
+        "worker": ["worker", "flow.py:fan", *S],
+    }.items()
+}
+"""Commands that load a module, here one that takes a minute."""
 
-    done = drive([sys.executable, "-m", "graphrt", *words], answers=[("loading", "\x03")])
+
+@pytest.mark.slow
+def test_ctrl_c_ends_every_command_that_loads_a_module(place: Path) -> None:
+    Path("slow.py").write_text(SLOW)
+    Path("slow.json").write_text(json.dumps(LOADING))
+
+    found = at_terminal("slow.json", answers=[("loading", "\x03")] * len(LOADING))
+
+    assert {name: code for name, (code, _) in found.items()} == dict.fromkeys(LOADING, 130)
+    for name, (_, shown) in found.items():
+        assert "interrupted" in "\n".join(shown), name
+        assert "Traceback" not in "\n".join(shown), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["run", "worker"])
+def test_ctrl_c_ends_the_program_with_the_exit_code_of_an_interrupt(place: Path, name: str) -> None:
+    Path("slow.py").write_text(SLOW)
+
+    done = drive([sys.executable, "-m", "graphrt", *LOADING[name]], answers=[("loading", "\x03")])
 
     assert done.code == 130, done.text
     assert "interrupted" in done.text

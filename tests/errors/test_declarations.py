@@ -61,24 +61,31 @@ def templates(declared: Declaration) -> dict[str, str]:
 
 
 @functools.cache
+def trees() -> dict[Path, ast.Module]:
+    """All modules of the package, parsed once."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SRC.rglob("*.py"))}
+
+
 def sources() -> dict[str, ast.Module]:
     """The modules of the package, without the declarations themselves, by path."""
-    return {
-        str(path.relative_to(SRC)): ast.parse(path.read_text(encoding="utf-8"))
-        for path in sorted(SRC.rglob("*.py"))
-        if "_codes" not in path.parts
-    }
+    return {str(path.relative_to(SRC)): tree for path, tree in trees().items() if "_codes" not in path.parts}
+
+
+@functools.cache
+def walked(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """The nodes of a tree, which each test looks at."""
+    return tuple(ast.walk(tree))
 
 
 def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
-    for node in ast.walk(tree):
+    for node in walked(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in DECLARED:
             yield node.func.id, node
 
 
 def chosen(tree: ast.AST) -> tuple[list[str], list[ast.Call]]:
     """The declarations that code passes on without calling them, and the calls of what was passed on."""
-    nodes = list(ast.walk(tree))
+    nodes = walked(tree)
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
     read = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
     names = [
@@ -136,7 +143,7 @@ def test_declarations_that_are_chosen_first_and_called_later_fit_a_call_of_that_
 
 def in_full(tree: ast.AST) -> Iterator[int]:
     """The lines where an error is made from its class, with its text in the place that raises it."""
-    for node in ast.walk(tree):
+    for node in walked(tree):
         match node:
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in CLASSES:
                 yield node.lineno
@@ -185,13 +192,14 @@ def test_every_declaration_is_raised_somewhere() -> None:
     used = {
         node.id
         for tree in sources().values()
-        for node in ast.walk(tree)
+        for node in walked(tree)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     }
     bases = {
         node.func.value.id
-        for path in (SRC / "graphrt" / "errors" / "_codes").glob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for path, tree in trees().items()
+        if "_codes" in path.parts
+        for node in walked(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name)
     }
 
@@ -201,8 +209,8 @@ def test_every_declaration_is_raised_somewhere() -> None:
 @pytest.mark.slow
 def test_a_code_is_declared_once_and_its_other_texts_are_variants() -> None:
     declared: Counter[tuple[str, str]] = Counter()
-    for path in SRC.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for tree in trees().values():
+        for node in walked(tree):
             match node:
                 case ast.Call(
                     func=ast.Name(id=("ErrorCode" | "Finding") as kind), args=[ast.Constant(value=str() as code), *_]
@@ -228,8 +236,9 @@ def test_a_code_has_a_second_text_only_where_the_caller_does_something_else() ->
 def test_the_text_that_others_are_variants_of_is_named_after_the_code() -> None:
     parents = {
         (node.func.value.id, DECLARED[node.func.value.id].code.upper().replace("-", "_"))
-        for path in (SRC / "graphrt" / "errors" / "_codes").glob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for path, tree in trees().items()
+        if "_codes" in path.parts
+        for node in walked(tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "variant"
