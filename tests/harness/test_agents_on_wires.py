@@ -73,21 +73,37 @@ CALL = ToolCall(id="call_1", name="area", arguments={"x": 4})
 THINKS = ChatAnswer(thinking="four by four", tool_calls=(CALL,))
 
 
+DETAIL = {"type": "reasoning.text", "text": "four by four", "signature": "s1", "format": "unknown", "index": 0}
+
+
 def model_of(name: str, server: FakeChatServer) -> LiteLLMModel:
     return LiteLLMModel(name, api_base=server.url, api_key="k", timeout_s=10)
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
-    ("model", "fields"),
+    ("model", "dialect", "fields"),
     [
-        ("deepseek/deepseek-v4-pro", ["reasoning_content"]),
-        ("hosted_vllm/gpt-oss", ["reasoning", "reasoning_content"]),
-        ("openai/compatible", []),
+        ("deepseek/deepseek-v4-pro", "deepseek", {"reasoning_content": "four by four"}),
+        ("hosted_vllm/gpt-oss", "openai", {"reasoning": "four by four", "reasoning_content": "four by four"}),
+        ("groq/gpt-oss", "groq", {"reasoning": "four by four"}),
+        ("openrouter/any/model", "openrouter", {"reasoning_details": [DETAIL]}),
+        ("mistral/magistral", "mistral", {}),
+        ("openai/compatible", "openai", {}),
     ],
 )
-def test_reasoning_text_goes_back_in_the_field_of_its_provider(model: str, fields: list[str], way: str) -> None:
-    with FakeChatServer([THINKS, "16", "17"]) as server:
+def test_reasoning_goes_back_in_the_field_of_its_provider(
+    model: str, dialect: Any, fields: dict[str, Any], way: str
+) -> None:
+    call = ToolCall(id="abcDEF123", name="area", arguments={"x": 4})
+    thinks = ChatAnswer(
+        thinking_blocks=(ThinkingBlock(text="four by four", signature="s1"),)
+        if dialect == "openrouter"
+        else (ThinkingBlock(text="four by four"),),
+        thinking="four by four",
+        tool_calls=(call,),
+    )
+    with FakeChatServer([thinks, "16", "17"], dialect=dialect) as server:
         agent = Agent(model_of(model, server), tools=[area])
         first = asyncio.run(run(agent, way))
         second = asyncio.run(run(agent, way, [*first.messages, UserMessage(text="and one?")]))
@@ -95,8 +111,8 @@ def test_reasoning_text_goes_back_in_the_field_of_its_provider(model: str, field
     assert (first.text, second.text) == ("16", "17")
     for asked in server.requests[1:]:
         said = asked.body["messages"][1]
-        assert said["tool_calls"][0]["id"] == "call_1"
-        assert {name: said[name] for name in said if "reasoning" in name} == dict.fromkeys(fields, "four by four")
+        assert said["tool_calls"][0]["id"] == "abcDEF123"
+        assert {name: said[name] for name in said if "reasoning" in name} == fields
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -167,7 +168,7 @@ PLAIN: dict[str, Any] = {"role": "assistant", "content": "t"}
         (recipient("gpt-oss", "cerebras"), {}),
         (recipient("gpt-5", "openai"), {}),
     ],
-    ids=lambda value: "-".join(map(str, value)) if isinstance(value, tuple) else "",
+    ids=lambda value: "-".join(value[:2]) if isinstance(value, Recipient) else "",
 )
 def test_blocks_are_written_for_the_provider_that_they_came_from(to: Recipient, more: dict[str, Any]) -> None:
     said = AssistantMessage(text="t", thinking=BLOCKS)
@@ -204,17 +205,33 @@ def test_reasoning_items_stand_before_the_calls_that_they_led_to() -> None:
     assert list(map(brief, only)) == [(None, ["rs_1", "rs_2"], ["c2"]), (None, ["rs_3"], ["c3"])]
 
 
-@pytest.mark.parametrize("provider", ["openai", "deepseek"])
-def test_signature_of_gemini_in_the_id_of_a_call_is_for_gemini_alone(provider: str) -> None:
-    said = [AssistantMessage(tool_calls=CALLS), *(ToolMessage(tool_call_id=call.id, text="r") for call in CALLS)]
+@pytest.mark.parametrize(
+    ("to", "pattern"),
+    [
+        (recipient("m", "deepseek"), "c1"),
+        (GEMINI, "c1__thought__sig"),
+        (recipient("m", "openai"), "c1"),
+        (recipient("m", "openai", responses=True), "c1"),
+        (recipient("m", "mistral"), "[0-9a-f]{9}"),
+    ],
+)
+def test_ids_of_calls_are_written_as_the_provider_takes_them(to: Recipient, pattern: str) -> None:
+    """Gemini's signature in an id is for Gemini alone, Mistral takes no ids of others, and OpenAI no long ones."""
+    calls = (
+        *CALLS,
+        ToolCall(id="x" * 80, name="f"),
+        ToolCall(id="x" * 81, name="f"),
+        ToolCall(id="abcDEF123", name="f"),
+    )
+    said = [AssistantMessage(tool_calls=calls), *(ToolMessage(tool_call_id=call.id, text="r") for call in calls)]
+    first, *results = wire_messages(said, to=to)
+    ids = [call["id"] for call in first["tool_calls"]]
 
-    def ids(to: Recipient) -> list[str]:
-        first, *results = wire_messages(said, to=to)
-        assert [one["tool_call_id"] for one in results] == [call["id"] for call in first["tool_calls"]]
-        return [call["id"] for call in first["tool_calls"]]
-
-    assert ids(recipient("m", provider)) == ["c1", "c2"]
-    assert ids(GEMINI) == ["c1__thought__sig", "c2"]
+    assert [one["tool_call_id"] for one in results] == ids
+    assert len(set(ids)) == len(calls)
+    assert re.fullmatch(pattern, ids[0])
+    assert ids[4] == "abcDEF123"
+    assert to.ids is None or all(re.fullmatch(to.ids.pattern, id_) for id_ in ids)
 
 
 def test_deepseek_is_sent_the_field_with_every_call() -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Any, Final
 
 from graphrt._arguments import is_number
@@ -100,16 +102,22 @@ def wire_messages(messages: Iterable[Message], *, to: Recipient = _ANYONE) -> li
 
 
 def _ids_for(messages: Iterable[Message], to: Recipient) -> Mapping[str, str]:
-    """Return the ids of tool calls that are written in another way.
+    """Return the ids of tool calls as they are written for *to*, which refuses a conversation with ids that it cannot read.
 
-    Gemini's thought signatures are part of litellm's ids. They are for Gemini alone, and OpenAI refuses ids of more than
-    40 characters.
+    Another provider may have made the calls. Gemini's thought signatures are part of litellm's ids, and are for Gemini
+    alone.
     """
-    if to.api == "gemini":
-        return {}
-    calls = [call.id for said in messages if isinstance(said, AssistantMessage) for call in said.tool_calls]
-    short = {id_: id_.partition(_SIGNATURE)[0] for id_ in calls if _SIGNATURE in id_}
-    return short if len({short.get(id_, id_) for id_ in calls}) == len(set(calls)) else {}
+    calls = {call.id for said in messages if isinstance(said, AssistantMessage) for call in said.tool_calls}
+    ids = {id_: _id_for(id_, to) for id_ in calls}
+    return ids if len(set(ids.values())) == len(ids) else {}
+
+
+def _id_for(id_: str, to: Recipient) -> str:
+    if to.api != "gemini":
+        id_ = id_.partition(_SIGNATURE)[0]
+    if to.ids is None or re.fullmatch(to.ids.pattern, id_):
+        return id_
+    return sha256(id_.encode(errors="surrogatepass")).hexdigest()[: to.ids.chars]
 
 
 def _wire_message(message: Message, ids: Mapping[str, str], to: Recipient) -> list[dict[str, Any]]:

@@ -51,6 +51,22 @@ It is not part of the provider's item. A reply has its text, its reasoning and i
 stands between two calls."""
 
 
+class IdForm(NamedTuple):
+    """Which ids of tool calls a provider takes."""
+
+    pattern: str
+    """Regular expression of the whole id."""
+    chars: int
+    """Length of an id that is made in place of one that does not match; it has hexadecimal digits."""
+
+
+_IDS: Final[Mapping[str, IdForm]] = {
+    "mistral": IdForm("[a-zA-Z0-9]{9}", 9),
+    "openai": IdForm(".{1,40}", 40),
+    "azure": IdForm(".{1,40}", 40),
+}
+
+
 class Recipient(NamedTuple):
     """Who a conversation is written for."""
 
@@ -61,6 +77,8 @@ class Recipient(NamedTuple):
     """Whether a request for Responses has to ask for reasoning in the encrypted form that can be sent back."""
     stores: bool = True
     """Whether the provider keeps items of Responses, so that one may be sent by its id alone."""
+    ids: IdForm | None = None
+    """The ids of calls that it takes; None for any."""
 
 
 def recipient(name: str, provider: str, *, responses: bool = False) -> Recipient:
@@ -76,10 +94,10 @@ def recipient(name: str, provider: str, *, responses: bool = False) -> Recipient
     if provider == "anthropic" or (provider in _HOSTS and any(part in name.lower() for part in _OF_CLAUDE)):
         return Recipient("anthropic", "messages")
     if responses:
-        return Recipient(provider, "responses")
+        return Recipient(provider, "responses", ids=IdForm(".{1,64}", 64))
     if provider in _GOOGLE and (provider == "gemini" or "gemini" in name.lower()):
         return Recipient("google", "gemini")
-    return Recipient(provider if provider in _FIELDS else "")
+    return Recipient(provider if provider in _FIELDS else "", ids=_IDS.get(provider))
 
 
 def kept(blocks: Sequence[ThinkingBlock], thinking: str, whose: Recipient) -> tuple[ThinkingBlock, ...]:
