@@ -67,10 +67,10 @@ def graphs() -> tuple[Any, Any]:
 
 
 def work(url: str) -> None:
-    """Drive what is due until the process is ended. Threads that have ended are deleted a minute later."""
+    """Drive what is due until the process is ended. Threads that have ended are deleted ten minutes later, when they have been looked at."""
     part, order = graphs()
     with Runtime(part, store=url) as one, Runtime(order, store=url) as two:
-        old = Retention(older_than=60.0)
+        old = Retention(older_than=600.0)
         with Worker(one, two, concurrency=8, retention=[old], retention_every_s=20.0):
             while True:
                 time.sleep(60)
