@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import pkgutil
 import re
@@ -33,9 +34,10 @@ def section(heading: str) -> str:
     return found[1]
 
 
-def words(text: str) -> set[str]:
+@functools.cache  # of the whole reference, for each public name
+def words(text: str) -> frozenset[str]:
     """All identifiers inside `code`."""
-    return {word for code in re.findall(r"`([^`]+)`", text) for word in re.findall(r"\w+", code)}
+    return frozenset(word for code in re.findall(r"`([^`]+)`", text) for word in re.findall(r"\w+", code))
 
 
 def rows(heading: str) -> list[str]:
