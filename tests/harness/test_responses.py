@@ -27,6 +27,7 @@ from graphrt.harness import (
     ToolSpec,
     tool,
 )
+from graphrt.harness.litellm._wire import _body
 from graphrt.testing import ChatAnswer, FakeChatServer
 
 pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
@@ -348,6 +349,39 @@ def test_an_answer_without_anything_is_a_bad_response(wire: str, way: str) -> No
             assert (await ask(of, way, request())).finish_reason == "length"
 
     asyncio.run(go())
+
+
+@pytest.mark.parametrize(
+    ("answer", "way"),
+    [
+        pytest.param(ChatAnswer(tool_calls=(CALL,), stream_detail="done"), "stream", id="no deltas of arguments"),
+        pytest.param(ChatAnswer(text="hi", stream_detail="items"), "stream", id="no deltas of text"),
+        pytest.param(ChatAnswer(refusal="no"), "invoke", id="refusal"),
+        pytest.param(ChatAnswer(refusal="no"), "stream", id="streamed refusal"),
+        pytest.param(ChatAnswer(text="hi", parts=(part("file_path", file_id="f", index=1),)), "invoke", id="citation"),
+        pytest.param(
+            ChatAnswer(text="hi", thinking_blocks=(reasoning(content=[{"type": "reasoning_text", "text": "hm"}]),)),
+            "invoke",
+            id="reasoning of open models",
+        ),
+        pytest.param(
+            streamed(ADDED, {**DELTA, "delta": ""}, {**DELTA, "delta": '{"x": 4}'}, ENDED), "stream", id="empty piece"
+        ),
+    ],
+)
+def test_litellm_alone_misreads_it(answer: ChatAnswer, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A correction of `_wire.responses` can go when its row fails: litellm then reads the answer right."""
+    (right,) = outcomes([answer], [way])
+    monkeypatch.setattr(_body, "_APIS", ())
+    (alone,) = outcomes([answer], [way])
+
+    assert told(alone) != told(right)
+
+
+def told(outcome: AgentReply | HarnessError) -> Any:
+    if isinstance(outcome, AgentReply):
+        return outcome.text, outcome.thinking, [(call.name, call.arguments) for call in outcome.tool_calls]
+    return type(outcome), str(outcome)
 
 
 # -------------------------------------------------------------------------------------------------------------- requests
