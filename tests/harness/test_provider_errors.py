@@ -249,6 +249,17 @@ def test_an_exception_of_amazon_means_the_same_in_an_answer_and_in_a_frame(
     assert text in broken.what
 
 
+@pytest.mark.parametrize("end", [b"\n", b""], ids=["line", "end"])
+def test_an_error_in_lines_of_ollama_keeps_its_text(server: RawServer, end: bytes) -> None:
+    line = {"model": "x", "message": {"role": "assistant", "content": "Hi"}, "done": False}
+    body = json.dumps(line).encode() + b"\n" + json.dumps({"error": "out of memory"}).encode() + end
+    server.answers(body, media_type="application/x-ndjson")
+
+    error = failure(server, "ollama_chat", "stream")
+
+    assert (kind_of(error), error.what) == (PASSING, "The model call failed: out of memory")
+
+
 # ------------------------------------------------------------------------------------------------- what errors say
 
 
@@ -314,6 +325,14 @@ UPSTREAM: Final = json.dumps({"error": {"message": "the upstream's words", "code
          LONG, "status 400: the upstream's words"),
         (429, {"error": {"message": "Provider returned error", "code": 429, "metadata": {"raw": "limited upstream"}}},
          RATE, "status 429: limited upstream"),
+        (
+            400,
+            {"message": "too many tokens: size limit exceeded by 1 tokens."},
+            LONG,
+            "too many tokens",
+        ),
+        (429, {"message": "Too many tokens, please wait before trying again."}, RATE, "wait"),
+        (502, "<html><title>x | 502: Bad gateway</title></html>", PASSING, "status 502: x | 502: Bad gateway"),
         (502, "<html>Bad gateway</html>", PASSING, "<html>Bad gateway</html>"),
         (503, None, PASSING, "status 503: the provider does not say why."),
         (529, {"error": {"type": "overloaded_error"}}, PASSING, "status 529: overloaded_error"),
@@ -324,6 +343,12 @@ UPSTREAM: Final = json.dumps({"error": {"message": "the upstream's words", "code
         (None, {"object": "error", "message": "m", "type": "BadRequestError", "code": 400}, BAD, "status 400: m"),
         (None, {"choices": [{"finish_reason": "error", "error": {"code": 429, "message": "m"}}]}, RATE, "429: m"),
         (None, {"choices": [{"finish_reason": "insufficient_system_resource"}]}, PASSING, "insufficient_system"),
+        (
+            None,
+            {"type": "message-end", "delta": {"finish_reason": "ERROR", "error": "the words"}},
+            PASSING,
+            "the words",
+        ),
         (None, {"error": "a text"}, PASSING, "failed: a text"),
     ],
 )  # fmt: skip
@@ -356,6 +381,9 @@ def test_a_wait_is_read_from_headers_and_from_the_body() -> None:
         ({"error": {"message": "m"}, "choices": [{"delta": {"content": "x"}, "finish_reason": None}]}, False),
         ({"error": {"message": "m"}, "choices": [{"delta": {"content": ""}, "finish_reason": "error"}]}, True),
         ({"object": "error", "message": "m"}, True),
+        ({"type": "message-end", "delta": {"finish_reason": "ERROR"}}, True),
+        ({"type": "message-end", "delta": {"finish_reason": "COMPLETE"}}, False),
+        ({"finish_reason": "TIMEOUT", "message": {"content": []}}, True),
         ({"status": "failed", "error": {"code": "server_error"}, "output": [{"type": "message"}]}, True),
         ({"status": "completed", "error": None, "output": []}, False),
         ([], False),

@@ -103,7 +103,7 @@ _MEANINGS: Final = (
         CONTEXT_OVERFLOW,
         frozenset({"context_length_exceeded", "context_window_exceeded", "exceed_context_size_error"}),
         re.compile(
-            r"(?:prompt|input) is too long|maximum (?:context|prompt|input) length is|context_length_exceeded"
+            r"(?:prompt|input) is too long|too many tokens: size|maximum (?:context|prompt|input) length is|context_length_exceeded"
             r"|exceeds? (?:the )?(?:available )?context (?:limit|window|length|size)|\d maximum context length"
             r"|longer than the model's context|exceeds the maximum number of (?:input )?tokens"
             r"|current length is \d+ while limit is|tokens in the prompt cannot exceed",

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from graphrt.harness.litellm._wire._api import Api
 from graphrt.harness.litellm._wire._events import Event, EventReader
-from graphrt.harness.litellm._wire._failures import ReportedError, failure_of
+from graphrt.harness.litellm._wire._failures import ReportedError, failure_of, reports_error
 from graphrt.harness.litellm._wire._frames import Frame, FrameReader
 from graphrt.harness.litellm._wire._seen import Seen
 from graphrt.harness.litellm._wire.chat import Chat
@@ -67,7 +67,7 @@ def body_of(seen: Seen, *, url: str, status: int, headers: Mapping[str, str], st
     if media_type == "application/vnd.amazon.eventstream":
         return _Frames(api)
     if media_type.startswith("application/") and media_type != "application/json":
-        return _Unread(seen)  # such as the lines of Ollama: no events
+        return _Lines(api) if media_type == "application/x-ndjson" else _Unread(seen)
     return _Stream(api)
 
 
@@ -83,6 +83,30 @@ class _Unread:
 
     def end(self) -> Iterator[bytes]:
         yield from ()
+
+
+class _Lines:
+    """A stream of JSON documents, one a line, as Ollama sends it. Only errors are read: litellm loses their text."""
+
+    def __init__(self, api: Api) -> None:
+        self._api: Final = api
+        self._rest = b""
+
+    def add(self, piece: bytes) -> Iterator[bytes]:
+        _note(self._api.seen, piece)
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        for line in lines:
+            yield self._passed(line) + b"\n"
+
+    def end(self) -> Iterator[bytes]:
+        yield self._passed(self._rest)
+
+    def _passed(self, line: bytes) -> bytes:
+        value = _parsed(line)
+        if reports_error(value):
+            with _noting(self._api.seen):
+                raise ReportedError(failure_of(value, streamed=True))
+        return line
 
 
 class _Document:

@@ -7,6 +7,7 @@ Libraries lose the text, replace the status or the class, or fail to read the er
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,14 +27,16 @@ _CODES: Final = ("code", "type", "status", "__type", "error_type", "reason", "fi
 """Where they put its name."""
 _NUMBERS: Final = (*_CODES, "status_code", "raw_status_code")
 """Where they put its status."""
-_WITHIN: Final = ("error", "response", "message", "detail", "metadata", "raw")
+_WITHIN: Final = ("error", "response", "message", "detail", "metadata", "raw", "delta")
 """Where they put the error that they wrap, which says more than they do."""
 _BESIDE: Final = ("details", "errors", "innererror", "choices")
 """Where they put more about the same error."""
 _MOST_LAYERS: Final = 20
 _MOST_DEEP: Final = 6
-_BROKEN: Final = frozenset({"error", "insufficient_system_resource"})
-"""Finish reasons of answers that an error ended: of OpenRouter and Mistral, and of DeepSeek."""
+_BROKEN: Final = frozenset({"error", "insufficient_system_resource", "ERROR", "TIMEOUT"})
+"""Finish reasons of answers that an error ended: of OpenRouter and Mistral, of DeepSeek, of Cohere."""
+_TITLE: Final = re.compile(r"<title[^<>]{0,200}>([^<]{1,200})</title>", re.IGNORECASE)
+"""The title of a page, which says more of an error than its beginning."""
 
 UNUSABLE: Final = "unusable_answer"
 """Name of a failure that the provider did not report: what it sent cannot be used."""
@@ -83,7 +86,9 @@ def failure_of(
     numbers = (value for layer in found for name in _NUMBERS if (value := _number(layer.get(name))))
     names = {layer[name] for layer in found for name in _CODES if _is_word(layer.get(name))}
     waits = (wait for layer in found if (wait := _wait_s(layer.get("retryDelay"))) is not None)
-    said = next((words for layer in found for name in _TEXTS if (words := _words(layer.get(name)))), text(body))
+    page = _TITLE.search(body) if isinstance(body, str) else None
+    rest = text(body) if page is None else page[1]
+    said = next((words for layer in found for name in _TEXTS if (words := _words(layer.get(name)))), rest)
     # Groq tells here what the model wrote in place of a call.
     failed = next((words for layer in found if (words := text(layer.get("failed_generation")))), "")
     asked_s = None if headers is None else _asked_wait_s(headers)
@@ -104,16 +109,20 @@ def reports_error(body: Any) -> bool:
         return False
     told = mapping(body.get("error")) or text(body.get("error"))
     if choices := body.get("choices"):
-        return is_sequence(choices) and all(_is_broken(mapping(choice)) for choice in choices)
+        return is_sequence(choices) and all(
+            _is_broken(mapping(choice)) or mapping(mapping(choice).get("error")) for choice in choices
+        )
     if body.get("status") == "failed":  # in Responses: what the model wrote before is no answer
         return bool(told)
+    if _is_broken(body) or _is_broken(mapping(body.get("delta"))):  # in Cohere
+        return True
     named = "error" in (body.get("type"), body.get("object")) or body.get("type") == "response.failed"
     return (named or bool(told)) and not (body.get("candidates") or body.get("output"))
 
 
-def _is_broken(choice: Mapping[str, Any]) -> bool:
-    """Return whether an error ended this choice. What came of it before may have been passed on."""
-    return text(choice.get("finish_reason")) in _BROKEN or bool(mapping(choice.get("error")))
+def _is_broken(answer: Mapping[str, Any]) -> bool:
+    """Return whether an error ended an answer, or a choice. What came of it before may have been passed on."""
+    return text(answer.get("finish_reason")) in _BROKEN
 
 
 def _layers(body: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
