@@ -12,8 +12,10 @@ from pydantic import BaseModel
 from tests.otel.support import World
 
 from graphrt import END, START, ConflictError, Context, GraphBuilder, NodeError, RetryPolicy, Runtime
+from graphrt.errors import BadResponseError
 from graphrt.events import Usage
 from graphrt.harness import Agent, FunctionModel, ModelResponse, ToolCall
+from graphrt.otel import trace_thread
 
 
 class State(BaseModel):
@@ -92,6 +94,49 @@ def test_tokens_cost_and_tools_are_counted(world: World):
     assert values(world.metric("graphrt.cost")) == {("chat", "unknown", "function"): 0.75}
     assert values(world.metric(f"{inference}.duration")) == {("chat", "unknown", "function"): 2}
     assert values(world.metric("gen_ai.execute_tool.duration")) == {("tool_error", "lookup"): 1}
+
+
+def test_attempts_that_failed_and_were_billed_are_counted_and_what_was_not_reported_is_no_zero(world: World):
+    answers = iter(
+        [
+            BadResponseError("cut", billed=True, usage=Usage(input_tokens=100, calls=1, cost_usd=0.25)),
+            BadResponseError("cut", billed=True),
+            ModelResponse(text="done", usage=Usage(input_tokens=10, output_tokens=2, calls=1)),
+            ModelResponse(text="done"),
+        ]
+    )
+
+    def answer(request: Any) -> Any:
+        item = next(answers)
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+    retry = RetryPolicy(attempts=3, wait_initial_s=0)
+    agent = Agent(FunctionModel(answer, usage=None), name="helper", retry=retry)
+
+    async def ask(state: State, ctx: Context):
+        return {"note": "".join([(await ctx.bind(agent).run(text)).text for text in ("one", "two")])}
+
+    with Runtime(chain(ask), store="memory:", sinks=[world.tracing]) as runtime:
+        runtime.run({}, thread="t")
+        stored = World()
+        trace_thread(runtime, "t", tracer_provider=stored.provider)
+
+    for spans in (world.named("chat"), stored.named("chat")):
+        used = [{name: one for name, one in span.attributes.items() if ".usage." in name} for span in spans]
+        assert used == [
+            {
+                "gen_ai.usage.input_tokens": 110,
+                "gen_ai.usage.output_tokens": 2,
+                "graphrt.usage.cost_usd": 0.25,
+                "graphrt.usage.unreported_calls": 1,
+            },
+            {"graphrt.usage.unreported_calls": 1},
+        ]
+    stored.close()
+    (asked,) = world.metric("gen_ai.client.inference.operation.input_tokens")
+    assert (asked.count, asked.sum) == (1, 110)
 
 
 def test_commits_and_bytes_are_counted(world: World, tmp_path):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from operator import add, attrgetter
 from typing import Any, Final
 
-__all__ = ["COST", "COUNTS", "UNREPORTED", "Usage", "reported_form", "reported_usage", "summed"]
+__all__ = ["COST", "COUNTS", "IN_REPORTS", "UNREPORTED", "Usage", "reported_form", "reported_usage", "summed"]
 
 _REPORTED: Final = "reported"
 _SHOWN: Final = "shown"
@@ -94,7 +94,7 @@ _PATHS: Final = {
 """Name of each count that providers report, to the keys that lead to it in the usage of an answer."""
 _NAMES: Final = {one.name: str(one.metadata.get(_SHOWN, one.name)) for one in fields(Usage)}
 """Name of each field, to its name in reports."""
-_IN_REPORTS: Final = tuple(one.name for one in fields(Usage) if one.name != COST and "reserved" not in one.metadata)
+IN_REPORTS: Final = tuple(one.name for one in fields(Usage) if one.name != COST and "reserved" not in one.metadata)
 """Names of the counts that reports show: those of which nothing is an upper bound."""
 
 
@@ -103,7 +103,7 @@ def summed(usage: Usage) -> dict[str, Any]:
 
     What budgets reserved is left out: it is an upper bound, and no provider reported it.
     """
-    counts = {_NAMES[name]: getattr(usage, name) for name in _IN_REPORTS}
+    counts = {_NAMES[name]: getattr(usage, name) for name in IN_REPORTS}
     return {"total_tokens": usage.total_tokens, **counts, COST: usage.cost_usd}
 
 

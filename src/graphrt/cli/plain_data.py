@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import Any, cast
 
 from graphrt._display import brief, fields_of
+from graphrt._usage.usage import IN_REPORTS
 from graphrt.commands import UNSET
 from graphrt.events import Entry, TaskSucceeded, Usage, event_kind
 
@@ -73,8 +74,8 @@ def _of_event(value: Any) -> Any:
 
 def usage(given: Usage) -> dict[str, Any]:
     """Return a sum of model calls, as it was reported: what budgets reserved beyond that is left out."""
-    names = (one.name for one in fields(given) if not one.name.startswith("reserved_"))
-    return {**{name: getattr(given, name) for name in names}, "total_tokens": given.total_tokens}
+    counts = {name: getattr(given, name) for name in IN_REPORTS}
+    return {**counts, "cost_usd": given.cost_usd, "total_tokens": given.total_tokens}
 
 
 def question(one: Any, *, typed: bool = True) -> dict[str, Any]:
