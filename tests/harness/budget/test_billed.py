@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from tests.harness.wires import WAYS, model_for
+from tests.harness.wires import WAYS, WIRES, model_for
 
 from graphrt import START, Context, GraphBuilder, RetryPolicy, Runtime
 from graphrt._usage.amounts import used_amounts
@@ -321,6 +321,26 @@ def test_a_filtered_answer_costs_what_the_provider_reports(way: str) -> None:
     assert result.state.said == [str(Amounts(1503, 1506, 1))]
     assert (result.usage.input_tokens, result.usage.output_tokens, result.usage.unreported_calls) == (1500, 3, 0)
     assert result.usage.cost_usd == pytest.approx(0.001506)
+
+
+@pytest.mark.needs("litellm")
+@pytest.mark.xdist_group("litellm")
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_stream_that_broke_keeps_its_reservation_whatever_it_had_counted_so_far(wire: str) -> None:
+    """A stream of Anthropic begins with the tokens of the input, and one of the output."""
+    broken = ChatAnswer(text="one two three four", usage=Usage(input_tokens=1500, output_tokens=300), drop_after=3)
+    profile = replace(COUNTED, max_output_tokens=80)
+
+    async def node(state: State, ctx: Context) -> dict[str, Any]:
+        with pytest.raises(TransientModelError):
+            await heard(ctx, "stream")
+        return {}
+
+    with FakeChatServer([broken]) as server:
+        harness = Agent(model_for(wire, server, profile=profile), retry=ONCE)
+        result = Runtime(fan(1, node), harness=harness, budget=Budget(tokens=100)).run({})
+
+    assert result.usage == UNREPORTED
 
 
 def test_a_graph_as_a_harness_that_fails_is_charged_what_its_calls_used() -> None:

@@ -175,6 +175,7 @@ class LiteLLMModel:
     async def _stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem, None]:
         litellm = _client.load()
         call = self._call(request)
+        call.streamed = True
         builder = _openai_format.ReplyBuilder(clean=call.clean)
         more: Final = {"stream": True, "stream_options": {"include_usage": True}}
         stream: Any = None
@@ -330,6 +331,8 @@ class _Call:
         self.model: Final = model
         self._timeout_s: Final = timeout_s
         self._secrets: Final = secrets
+        self.streamed = False
+        """Whether a stream was asked for."""
         self.unmapped: Final[list[str]] = []
         self.exchange: Final = exchange
         self._cost: Final = cost
@@ -414,6 +417,16 @@ class _Call:
             _error_mapping.harness_error(error, model=self.model, secrets=self._secrets, sent=sent, seen=seen)
         )
 
+    def _reported(self) -> Usage | None:
+        """Return the usage of a call that failed; None if the provider did not come to report the whole.
+
+        A stream that broke has at most counted what it had cost so far: one of Anthropic begins with a single token of
+        output. To a budget that would be the price of the whole answer.
+        """
+        seen = self.exchange.seen
+        whole = not self.streamed or seen.is_document or seen.ended or seen.reason is not None
+        return self.spent() if whole else None
+
     def told(self, error: HarnessError) -> HarnessError:
         """Return *error* with what was seen of the provider's answer.
 
@@ -424,7 +437,7 @@ class _Call:
             error.known = _error_mapping.beginning(self.exchange.seen, self.clean)
         if self.exchange.status is not None and 200 <= self.exchange.status < 300:
             error.billed = True
-            error.usage = error.usage or self.spent()
+            error.usage = error.usage or self._reported()
         if self.exchange.request_id is not None:
             name = self.clean(self.exchange.request_id)
             error.__dict__["request_id"] = name  # part of the error's data, as its other attributes
