@@ -160,19 +160,30 @@ def test_fallback_of_another_provider_sees_no_reasoning() -> None:
     ]
 
 
-@pytest.mark.parametrize("model", ["openai/fake", "openai/responses/fake", "anthropic/fake"])
-def test_conversation_goes_on_after_an_empty_answer(model: str) -> None:
+@pytest.mark.parametrize(
+    ("model", "dialect"),
+    [
+        ("openai/fake", "openai"),
+        ("deepseek/fake", "deepseek"),
+        ("mistral/fake", "mistral"),
+        ("openai/responses/fake", "openai"),
+        ("anthropic/fake", "openai"),
+        ("gemini/fake", "openai"),
+    ],
+)
+def test_conversation_goes_on_after_an_empty_answer(model: str, dialect: Any) -> None:
     """Such an answer is in conversations of other models, and of servers that take it for one."""
     asked = [UserMessage(text="hi"), AssistantMessage(), UserMessage(text="again")]
-    with FakeChatServer(["done"]) as server:
-        base = server.anthropic_url if model.startswith("anthropic") else server.url
+    with FakeChatServer(["done"], dialect=dialect) as server:
+        bases = {"anthropic": server.anthropic_url, "gemini": server.gemini_url}
+        base = bases.get(model.partition("/")[0], server.url)
         reply = asyncio.run(LiteLLMModel(model, api_base=base, api_key="k").invoke(request(asked)))
 
     body = server.requests[0].body
-    written = body.get("messages", body.get("input"))
+    written = body.get("messages") or body.get("input") or body["contents"]
     assert reply.text == "done"
-    assert [one for one in written if one["role"] == "assistant"] == (
-        [{"role": "assistant", "content": ""}] if model == "openai/fake" else []
+    assert [one for one in written if one["role"] != "user"] == (
+        [{"role": "assistant", "content": ""}] if model in ("openai/fake", "deepseek/fake") else []
     )
 
 
