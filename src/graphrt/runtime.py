@@ -1095,7 +1095,16 @@ class Runtime(Generic[S, I_co]):
         return await self._unhurried(self.reindex)
 
     def copy_thread(self, thread: str, to: str | None = None) -> str:
-        """Copy the thread with its whole journal, and return the id of the copy; None for *to* makes an id."""
+        """Copy the thread with its whole journal, and return the id of the copy; None for *to* makes an id.
+
+        The copy's last entry, `ThreadCopied`, names it and its source, so that the two cannot exchange their ids unnoticed.
+
+        Raises:
+            InputError: There is no such thread, there is one with the id *to* (`thread-exists`), or its log has a key
+                that this runtime lacks (`log-key-needed`).
+            ConflictError: The thread was pruned or deleted while it was read.
+            StoreError: The store failed.
+        """
         return maintenance.copied(self._config, thread, to)
 
     async def acopy_thread(self, thread: str, to: str | None = None) -> str:

@@ -17,8 +17,9 @@ import pytest
 from tests.testing.case_programs import HEAD, PROGRAMS, to_the_end
 
 from graphrt import Budget, MockHarness, Runtime
+from graphrt.audit import AuditLog, generate_key
 from graphrt.errors import GraphrtError, InputError, NodeError
-from graphrt.stores import SqliteStore
+from graphrt.stores import SqliteStore, open_store
 from graphrt.testing import case_of, replay_case
 from graphrt.testing.written_tests import literal
 
@@ -213,6 +214,18 @@ def test_pruned_entries(simple, tmp_path):
     with pytest.raises(InputError, match="No superstep"):
         case_of(simple, "order-17", 1, to=tmp_path)
     assert before
+
+
+@pytest.mark.parametrize("tenant", [None, "acme"])
+def test_thread_whose_audit_log_has_a_key(tenant, module, tmp_path):
+    """The key is not needed: the thread is only read."""
+    program = PROGRAMS["router"]
+    loaded = module(program.text(program.whole), tmp_path)
+    audit = AuditLog(key=generate_key())
+    url = f"sqlite:///{tmp_path}/runs.db"
+    with open_store(url, tenant=tenant) as store, Runtime(loaded.graph, store=store, audit=audit) as runtime:
+        to_the_end(runtime)
+        run_test(case_of(runtime, "order-17", to=tmp_path))
 
 
 def test_graph_that_no_module_holds(module, tmp_path, monkeypatch):

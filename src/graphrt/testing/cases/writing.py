@@ -7,6 +7,7 @@ fork is what the file holds.
 from __future__ import annotations
 
 import io
+from contextlib import nullcontext
 from dataclasses import fields
 from importlib import import_module
 from os import PathLike
@@ -23,14 +24,14 @@ from graphrt.errors._codes.recorded_runs import (
 from graphrt.graph import CompiledGraph
 from graphrt.harness.budget import Budget
 from graphrt.runtime import Runtime
-from graphrt.stores import MemoryStore
+from graphrt.stores import MemoryStore, TenantStore
 from graphrt.testing.cases import _archive
 from graphrt.testing.cases._source import Source, source
 from graphrt.testing.cases._step import Recorded, recorded
 from graphrt.testing.written_tests import home_of, plain, slug, write_whole
 
-_COPY: Final = "graphrt-case-source"
-"""Id of the copy of the thread that is forked, so that the fork can have the id of the thread."""
+_FORK: Final = "graphrt-case-fork"
+"""Id of the fork of the thread, until the fork has the id of the thread."""
 
 
 def case_of(
@@ -107,8 +108,10 @@ def _fork(runtime: Runtime[Any, Any], thread: str, step: Recorded, *, decrypted:
     file = io.BytesIO()
     runtime.export_thread(thread, file, decrypted=decrypted)
     file.seek(0)
+    tenant: str | None = getattr(runtime.store, "tenant", None)
     with (
-        MemoryStore() as store,
+        MemoryStore() as shared,
+        nullcontext(shared) if tenant is None else TenantStore(shared, tenant) as store,
         Runtime(
             runtime.graph,
             store=store,
@@ -118,8 +121,11 @@ def _fork(runtime: Runtime[Any, Any], thread: str, step: Recorded, *, decrypted:
             migrations=runtime.migrations,
         ) as scratch,
     ):
-        scratch.import_thread(file, thread=_COPY)
-        scratch.fork(_COPY, at=step.at, to=thread, keep_effects=True)
+        # Under its own id, since another one takes the key of its audit log. So the fork needs a second fork to get it.
+        scratch.import_thread(file)
+        scratch.fork(thread, at=step.at, to=_FORK, keep_effects=True)
+        scratch.delete_thread(thread)
+        scratch.fork(_FORK, to=thread)
         made = io.BytesIO()
         scratch.export_thread(thread, made)
     name = runtime.graph.name
