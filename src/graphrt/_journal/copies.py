@@ -1,4 +1,4 @@
-"""The entry by which a copy of a thread names itself (decision 0203).
+"""The entry by which a copy of a thread names itself (decision 0204).
 
 A copy has the records of its source, byte for byte, and so its hash chain too. Without an entry of its own, nothing
 would tell which of the two is which: whoever can write to the store could exchange their ids. So a thread that is

@@ -355,7 +355,7 @@ def check_own(store: Store, thread: str, meta: Mapping[str, Any]) -> None:
 def check_name(store: Store, thread: str, name: str | None) -> None:
     """Check that all records of *thread*, which say that they are those of the thread *name*, are its own.
 
-    A copy continues the chain of its source, and begins with an entry that names it (decision 0203).
+    A copy continues the chain of its source, and begins with an entry that names it (decision 0204).
 
     Args:
         name: An id with its tenant; None if the thread is not chained.

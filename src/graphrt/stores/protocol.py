@@ -305,7 +305,7 @@ class Store(Protocol):
         """Copy the thread with its records, snapshots, staged bodies, blobs, meta, status and graph to the id *to*.
 
         A thread may be copied while it is held. The copy is free. Its bytes are those of the thread, so a chained thread
-        does not name its copy: `Runtime.copy_thread` writes one that does, and readers refuse this one (decision 0203).
+        does not name its copy: `Runtime.copy_thread` writes one that does, and readers refuse this one (decision 0204).
 
         Args:
             thread: Id of the thread to copy.
