@@ -9,12 +9,25 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pytest
+from pydantic import BaseModel
 from tests.harness.raw_server import RawServer, raw_server
 from tests.harness.wires import WAYS, ask, request
 
-from graphrt.errors import HarnessError, InputError, RefusalError, TransientModelError
+from graphrt.errors import BadResponseError, HarnessError, InputError, RefusalError, TransientModelError
 from graphrt.events import Usage
-from graphrt.harness import AgentReply, LiteLLMModel, StreamItem, TextDelta, ThinkingDelta
+from graphrt.harness import (
+    Agent,
+    AgentReply,
+    LiteLLMModel,
+    ProviderPart,
+    StreamItem,
+    TextDelta,
+    ThinkingDelta,
+    ToolCall,
+    ToolSpec,
+)
+from graphrt.testing import ChatAnswer, FakeChatServer
+from graphrt.testing.chat_server import Dialect
 
 pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
 
@@ -22,6 +35,10 @@ PREFIXES: Final = ("openai", "groq", "openrouter", "deepseek", "mistral", "hoste
 COUNTS: Final[dict[str, Any]] = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
 LOOK: Final = {"name": "look", "arguments": '{"at": "sky"}'}
 THINK: Final = "<think>hm</think>\n\nIt rains."
+
+
+class City(BaseModel):
+    name: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,14 +100,14 @@ def model_for(server: RawServer, prefix: str, name: str = "m", **arguments: Any)
 
 
 async def outcome(
-    server: RawServer, prefix: str, way: str, answer: Answer, into: list[StreamItem] | None = None
+    server: RawServer, prefix: str, way: str, answer: Answer, into: list[StreamItem] | None = None, name: str = "m"
 ) -> AgentReply | HarnessError:
     if way == "stream":
         server.answers(answer.stream(), media_type="text/event-stream")
     else:
         server.answers(answer.document())
     try:
-        return await ask(model_for(server, prefix), way, request(), into)
+        return await ask(model_for(server, prefix, name), way, request(), into)
     except HarnessError as error:
         return error
 
@@ -165,6 +182,17 @@ READ: Final[Mapping[str, tuple[Answer, dict[str, Any]]]] = {
         ),
         {"text": "It rains.", "thinking": "hm", "parts": ["reference"]},
     ),
+    "parts of Databricks": (
+        Answer(
+            message={
+                "content": [
+                    {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
+                    {"type": "text", "text": "a"},
+                ]
+            }
+        ),
+        {"text": "a", "thinking": "hm"},
+    ),
     "citations": (
         Answer(
             message={"content": "a", "annotations": [{"type": "url_citation", "url_citation": {"url": "u"}}]},
@@ -195,8 +223,11 @@ READ: Final[Mapping[str, tuple[Answer, dict[str, Any]]]] = {
     ),
     "a call with keys of its own": (
         Answer(
-            message={"content": None, "tool_calls": [call(LOOK, id="c", custom=None, tool_use_id="c")]},
-            deltas=({"tool_calls": [call(LOOK, index=0, id="c", custom=None, tool_use_id="c")]},),
+            message={
+                "content": None,
+                "tool_calls": [call(LOOK, id="c", custom={"name": "", "input": ""}, tool_use_id="c")],
+            },
+            deltas=({"tool_calls": [call(LOOK, index=0, id="c", custom={"name": "", "input": ""}, tool_use_id="c")]},),
             reason="tool_calls",
         ),
         {"calls": LOOKED, "finish_reason": "tool_calls"},
@@ -276,10 +307,6 @@ READ: Final[Mapping[str, tuple[Answer, dict[str, Any]]]] = {
     "usage of Groq": (
         Answer(message={"content": "a"}, usage=None, beside={"x_groq": {"usage": COUNTS}}),
         {"usage": Usage(input_tokens=11, output_tokens=7, calls=1)},
-    ),
-    "no choices beside the usage": (
-        Answer(message={"content": "a"}, deltas=({"content": "a"},)),
-        {"text": "a", "usage": Usage(input_tokens=11, output_tokens=7, calls=1)},
     ),
 }
 """Name of each form, to an answer and what the reply has."""
@@ -367,6 +394,17 @@ def test_details_and_cost_of_openrouter_are_kept(server: RawServer, way: str) ->
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_blocks_of_claude_come_through_a_proxy(server: RawServer, way: str) -> None:
+    blocks = [{"type": "thinking", "thinking": "hm", "signature": "s"}]
+    answer = Answer(message={"content": "a", "reasoning_content": "hm", "thinking_blocks": blocks})
+
+    reply = asyncio.run(outcome(server, "litellm_proxy", way, answer, name="claude-sonnet-4-5"))
+
+    assert isinstance(reply, AgentReply)
+    assert [(block.text, block.signature) for block in reply.thinking_blocks] == [("hm", "s")]
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_error_of_the_upstream_within_a_choice_is_an_error(server: RawServer, way: str) -> None:
     error = {"code": 429, "message": "Too many requests upstream"}
     failed = Answer(message={"content": "It "}, reason="error", beside={"error": error})
@@ -403,6 +441,107 @@ def test_price_is_that_of_the_tables_or_unknown_whole_and_streamed(
     [cost] = costs
     assert bool(cost) is is_known
     assert is_known or cost is None
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_document_in_place_of_a_stream_is_no_answer_and_was_billed(server: RawServer, prefix: str) -> None:
+    server.answers(Answer(message={"content": "a"}).document())
+
+    with pytest.raises(BadResponseError, match="a stream was asked for") as caught:
+        asyncio.run(ask(model_for(server, prefix), "stream", request()))
+    assert caught.value.usage == Usage(input_tokens=11, output_tokens=7, calls=1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_value_after_thinking_in_tags_is_read(server: RawServer, way: str) -> None:
+    text = '<think>hm</think>\n{"name": "Oslo"}'
+    answer = Answer(message={"content": text}, deltas=pieces(text))
+    body = answer.document() if way == "invoke" else answer.stream()
+    server.answers(body, media_type="application/json" if way == "invoke" else "text/event-stream")
+    server.requests.clear()
+    agent = Agent(model_for(server, "hosted_vllm"))
+
+    async def go() -> Any:
+        if way == "invoke":
+            return await agent.run("Where?", output=City)
+        return [item async for item in agent.stream("Where?", output=City)][-1]
+
+    assert asyncio.run(go()).output == City(name="Oslo")
+    assert len(server.requests) == 1
+
+
+SPEAKERS: Final[Mapping[Dialect, str]] = {
+    "openai": "openai",
+    "mistral": "mistral",
+    "groq": "groq",
+    "deepseek": "deepseek",
+    "openrouter": "openrouter",
+    "ollama": "hosted_vllm",
+    "llama.cpp": "hosted_vllm",
+}
+
+
+@pytest.mark.parametrize("dialect", SPEAKERS)
+def test_dialects_give_the_same_reply_whole_and_streamed(dialect: Dialect) -> None:
+    usage = Usage(input_tokens=11, output_tokens=7, cached_tokens=3, reasoning_tokens=2)
+    parts = tuple(
+        ProviderPart(provider=one, type="reference" if one == "mistral" else "url_citation", data={"url": "u"})
+        for one in ("openai", "mistral", "openrouter")
+    )
+    calls = (ToolCall(id="abcdefgh1", name="look", arguments={}), ToolCall(id="abcdefgh2", name="look", arguments={}))
+    answers = [
+        ChatAnswer(text="It rains.", thinking="hm", parts=parts, usage=usage, comment="wait"),
+        ChatAnswer(thinking="hm", tool_calls=calls, usage=usage, comment="wait"),
+    ]
+    script = [answer for answer in answers for _ in WAYS]
+    with FakeChatServer(script, dialect=dialect) as server:
+        model = LiteLLMModel(f"{SPEAKERS[dialect]}/m", api_base=server.url, api_key="k", timeout_s=10)
+
+        async def go() -> list[AgentReply]:
+            return [await ask(model, way, request(tools=[ToolSpec(name="look")])) for _ in answers for way in WAYS]
+
+        told, streamed_told, called, streamed_called = asyncio.run(go())
+
+    assert told == streamed_told
+    assert called == streamed_called
+    assert (told.text, told.thinking, calls_of(called)) == ("It rains.", "hm", [("look", {}), ("look", {})])
+    assert [one.provider for one in told.provider_parts] == [
+        one for one in ("openai", "mistral", "openrouter") if one == dialect
+    ]
+    for reply in (told, called):
+        assert reply.usage is not None
+        assert (reply.usage.input_tokens, reply.usage.output_tokens) == (11, 7)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ollama_is_read_in_its_own_api(server: RawServer, way: str) -> None:
+    async def asked(said: str, thought: str | None, **counts: int) -> AgentReply:
+        last = {"model": "m", "done": True, "done_reason": "length", **counts}
+        message = {"role": "assistant", "content": said, **({"thinking": thought} if thought else {})}
+        lines: list[dict[str, Any]] = [{**last, "message": message}]
+        if way == "stream":
+            texts = [{"thinking": thought or "", "content": ""}, {"content": said[:9]}, {"content": said[9:]}]
+            lines = [{"model": "m", "done": False, "message": text} for text in texts]
+            lines.append({**last, "message": {"role": "assistant", "content": ""}})
+        body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+        server.answers(body, media_type="application/x-ndjson" if way == "stream" else "application/json")
+        return await ask(model_for(server, "ollama_chat"), way, request())
+
+    async def go() -> list[AgentReply]:
+        counts = {"prompt_eval_count": 11, "eval_count": 7}
+        return [
+            await asked("It rains, says <think>x</think>.", "hm", **counts),
+            await asked("<think>hm</think>It rains.", None, eval_count=7),
+            await asked("It rains.", None),
+        ]
+
+    thought, tagged, uncounted = asyncio.run(go())
+
+    assert (thought.text, thought.thinking) == ("It rains, says <think>x</think>.", "hm")
+    assert thought.usage == Usage(input_tokens=11, output_tokens=7, calls=1)
+    assert (tagged.text, tagged.thinking, tagged.finish_reason) == ("It rains.", "hm", "length")
+    assert tagged.usage == Usage(output_tokens=7, calls=1)
+    assert uncounted.usage is None
 
 
 def test_more_than_one_choice_is_refused() -> None:

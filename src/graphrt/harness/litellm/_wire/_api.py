@@ -23,6 +23,8 @@ class Api:
     """Ends of the paths of its requests."""
     named_events: ClassVar[bool] = True
     """Whether its events have types that clients need. Others are passed on without."""
+    in_lines: ClassVar[bool] = False
+    """Whether its streams are JSON documents, one a line; an event is then a line."""
 
     def __init__(self, seen: Seen) -> None:
         self.seen = seen

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from graphrt.harness.litellm._wire._api import Api
 from graphrt.harness.litellm._wire._events import Event, EventReader
-from graphrt.harness.litellm._wire._failures import ReportedError, failure_of, reports_error
+from graphrt.harness.litellm._wire._failures import ReportedError, failure_of
 from graphrt.harness.litellm._wire._frames import Frame, FrameReader
 from graphrt.harness.litellm._wire._seen import Seen
 from graphrt.harness.litellm._wire.chat import Chat
@@ -21,9 +21,10 @@ from graphrt.harness.litellm._wire.cohere import Cohere
 from graphrt.harness.litellm._wire.converse import Converse
 from graphrt.harness.litellm._wire.gemini import Gemini
 from graphrt.harness.litellm._wire.messages import Messages
+from graphrt.harness.litellm._wire.ollama import Ollama
 from graphrt.harness.litellm._wire.responses import Responses
 
-_APIS: Final[tuple[type[Api], ...]] = (Chat, Responses, Messages, Gemini, Converse, Cohere)
+_APIS: Final[tuple[type[Api], ...]] = (Chat, Responses, Messages, Gemini, Converse, Cohere, Ollama)
 _START_BYTES: Final = 8192
 """Length of the part of a body that is kept for errors. They show less: a credential that was cut is not recognized."""
 _ERROR_BYTES: Final = 2**20
@@ -64,10 +65,12 @@ def body_of(seen: Seen, *, url: str, status: int, headers: Mapping[str, str], st
     seen.api = api.name
     if not streamed:
         return _Document(api)
+    if api.in_lines or media_type == "application/x-ndjson":
+        return _Lines(api)
     if media_type == "application/vnd.amazon.eventstream":
         return _Frames(api)
     if media_type.startswith("application/") and media_type != "application/json":
-        return _Lines(api) if media_type == "application/x-ndjson" else _Unread(seen)
+        return _Unread(seen)  # no events
     return _Stream(api)
 
 
@@ -83,30 +86,6 @@ class _Unread:
 
     def end(self) -> Iterator[bytes]:
         yield from ()
-
-
-class _Lines:
-    """A stream of JSON documents, one a line, as Ollama sends it. Only errors are read: litellm loses their text."""
-
-    def __init__(self, api: Api) -> None:
-        self._api: Final = api
-        self._rest = b""
-
-    def add(self, piece: bytes) -> Iterator[bytes]:
-        _note(self._api.seen, piece)
-        *lines, self._rest = (self._rest + piece).split(b"\n")
-        for line in lines:
-            yield self._passed(line) + b"\n"
-
-    def end(self) -> Iterator[bytes]:
-        yield self._passed(self._rest)
-
-    def _passed(self, line: bytes) -> bytes:
-        value = _parsed(line)
-        if reports_error(value):
-            with _noting(self._api.seen):
-                raise ReportedError(failure_of(value, streamed=True))
-        return line
 
 
 class _Document:
@@ -204,6 +183,33 @@ class _Frames:
                 raise ReportedError(failure_of({**told, "code": failed}, streamed=True))
             event = Event(frame.payload.decode(errors="replace"), frame.headers.get(":event-type", ""))
             return bool(tuple(self._api.event(event, value)))
+
+
+class _Lines:
+    """A stream of JSON documents, one a line."""
+
+    def __init__(self, api: Api) -> None:
+        self._api: Final = api
+        self._rest = b""
+        """The beginning of a line whose end has not arrived."""
+
+    def add(self, piece: bytes) -> Iterator[bytes]:
+        _note(self._api.seen, piece)
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        for line in lines:
+            yield from self._passed(line)
+
+    def end(self) -> Iterator[bytes]:
+        yield from self._passed(self._rest)
+
+    def _passed(self, line: bytes) -> Iterator[bytes]:
+        if not line.strip():
+            return
+        event = Event(line.decode(errors="replace"))
+        with _noting(self._api.seen):
+            read = self._api.event(event, event.parsed())
+        for one in read:
+            yield one.data.encode(errors="replace") + b"\n"
 
 
 class _Error:

@@ -54,6 +54,8 @@ _REASONS: Final[Mapping[str, FinishReason]] = {
 _ABORTED: Final = "abort"
 """The reason of vLLM and SGLang for an answer that the server gave up."""
 _TEXT_PARTS: Final = frozenset({"text", "output_text"})
+_THOUGHT_PARTS: Final[Mapping[str, str]] = {"thinking": "thinking", "reasoning": "summary"}
+"""Types of parts that are thinking, at Mistral and Databricks, and their fields."""
 _THOUGHT_FIELDS: Final = ("reasoning_content", "reasoning", "thinking")
 """Where servers put readable thinking: DeepSeek and older vLLM; Groq, Cerebras, OpenRouter and newer vLLM; some proxies.
 Where one sends several, they say the same."""
@@ -100,7 +102,7 @@ class Chat(Api):
 
     def document(self, body: dict[str, Any]) -> dict[str, Any]:
         body = super().document(body)
-        self._note_usage(body)
+        self._note_head(body)
         self.seen.ended = True
         choice = next(iter(mappings(body.get("choices"))), None)
         if choice is None or not isinstance(choice.get("message"), Mapping):
@@ -116,6 +118,7 @@ class Chat(Api):
             "content": said or None,
             "reasoning_content": thought or None,  # where it is absent, litellm looks for tags in the text
             **({"tool_calls": calls} if calls else {}),
+            **_blocks_of(message),
         }
         return {
             **_head_of(body, "chat.completion"),
@@ -131,7 +134,7 @@ class Chat(Api):
         events = super().event(event, value)
         if not is_mapping(value):
             return events
-        self._note_usage(value)
+        self._note_head(value)
         deltas: list[dict[str, Any]] = []
         if not self._head:
             self._head = _head_of(value, "chat.completion.chunk")
@@ -140,13 +143,12 @@ class Chat(Api):
             self._check(value, choice)
             delta = mapping(choice.get("delta")) or mapping(choice.get("message"))
             said, thought = self._said(delta)
+            deltas += [{name: blocks} for name, blocks in _blocks_of(delta).items()]
             if thought:  # litellm reads one field or the other
                 deltas.append({"reasoning": thought, "reasoning_content": thought})
             if said:
                 deltas.append({"content": said})
-            calls = self._calls.pieces(delta)
-            if calls:
-                deltas.append({"tool_calls": calls})
+            deltas += [{"tool_calls": [piece]} for piece in self._calls.pieces(delta)]  # some readers take one a chunk
         self._note_parts(value)
         return [self._piece({"index": 0, "delta": delta, "finish_reason": None}) for delta in deltas]
 
@@ -158,8 +160,7 @@ class Chat(Api):
         last: list[Event] = []
         if self.seen.reason is not None:
             last.append(self._piece({"index": 0, "delta": {}, "finish_reason": self._reason()}))
-        counted = self._usage()
-        return [*last, self._piece(**counted)] if counted else last
+        return [*last, self._piece(**self._usage())]
 
     def _piece(self, *choices: dict[str, Any], **more: Any) -> Event:
         return Event("").with_value({**self._head, "choices": choices, **more})
@@ -175,13 +176,14 @@ class Chat(Api):
 
     # ------------------------------------------------------------------------------------------------------- facts
 
-    def _note_usage(self, body: Mapping[str, Any]) -> None:
-        """Note what an answer or a chunk says about tokens and their price."""
+    def _note_head(self, body: Mapping[str, Any]) -> None:
+        """Note what an answer or a chunk says about the model, tokens and their price."""
         beside = [mapping(body.get("x_groq")), *mappings(body.get("choices")), body]
         for place in beside:
             counted = mapping(place.get("usage"))
             if any(counted.get(name) for name in ("prompt_tokens", "completion_tokens", "total_tokens")):
                 self.seen.usage, self.seen.cost_usd = _usage_of(counted), cost_of(counted)
+        self.seen.model = text(body.get("model")) or self.seen.model
         self.seen.service_tier = text(body.get("service_tier")) or self.seen.service_tier
 
     def _note_parts(self, place: Mapping[str, Any]) -> None:
@@ -229,13 +231,13 @@ class Chat(Api):
         return self.seen.finish if self.seen.finish not in (None, "unknown") else "stop"
 
     def _usage(self) -> dict[str, Any]:
-        """Return the field `usage` for litellm, which estimates one if there is none."""
-        counted = self.seen.usage
-        if counted is None:
-            return {}
-        sent, written = counted["prompt_tokens"], counted["completion_tokens"]
-        if not (is_number(sent, whole=True) and is_number(written, whole=True)):
-            return {}
+        """Return the field `usage` for litellm: where it is absent, one reader of litellm fails and others estimate it.
+
+        Its counts are never believed, since `Seen.usage` has what the provider reported.
+        """
+        counted = mapping(self.seen.usage)
+        counts = (counted.get(name) for name in ("prompt_tokens", "completion_tokens"))
+        sent, written = (count if is_number(count, whole=True) else 0 for count in counts)
         return {"usage": {"prompt_tokens": sent, "completion_tokens": written, "total_tokens": sent + written}}
 
     def _said(self, message: Mapping[str, Any]) -> tuple[str, str]:
@@ -261,8 +263,8 @@ class Chat(Api):
                 said.append(part)
             elif kind in _TEXT_PARTS:
                 said.append(text(part.get("text")))
-            elif kind == "thinking":
-                thought += _joined(part.get("thinking"))
+            elif kind in _THOUGHT_PARTS:
+                thought += _joined(part.get(_THOUGHT_PARTS[kind]))
             elif kind == "refusal":
                 self.seen.refusal += text(part.get("refusal"))
             elif kind:
@@ -278,6 +280,12 @@ def _head_of(body: Mapping[str, Any], kind: str) -> dict[str, Any]:
         "created": made if is_number(made, whole=True) else 0,
         "model": text(body.get("model")) or None,
     }
+
+
+def _blocks_of(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the blocks of Claude's thinking in the form of litellm, as its own proxy sends them."""
+    blocks = mappings(message.get("thinking_blocks"))
+    return {"thinking_blocks": blocks} if blocks else {}
 
 
 def _joined(value: Any) -> str:
