@@ -76,12 +76,21 @@ def test_result_of_a_tool_that_failed_is_marked_for_claude(server: RawServer, wa
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("model", ["anthropic.claude-sonnet-4-5-20250929-v1:0", "amazon.nova-pro-v1:0"])
-def test_result_of_a_tool_that_failed_is_marked_for_bedrock(server: RawServer, way: str, model: str) -> None:
+@pytest.mark.parametrize(
+    ("model", "status"),
+    [
+        ("anthropic.claude-sonnet-4-5-20250929-v1:0", "error"),
+        ("amazon.nova-pro-v1:0", "error"),
+        ("meta.llama3-1-70b-instruct-v1:0", None),
+    ],
+)
+def test_result_of_a_tool_that_failed_is_marked_for_bedrock(
+    server: RawServer, way: str, model: str, status: str | None
+) -> None:
     body = sent(server, way, f"bedrock/converse/{model}", options={"aws_region_name": "us-east-1"})
 
     results = [one["toolResult"] for message in body["messages"] for one in message["content"] if "toolResult" in one]
-    assert [one.get("status") for one in results] == [None, "error"]
+    assert [one.get("status") for one in results] == [None, status]
 
 
 def test_request_to_bedrock_that_is_signed_stays_as_it_was_signed(server: RawServer) -> None:

@@ -222,7 +222,7 @@ class LiteLLMModel:
         watcher = WATCHER.get()
         headers: Mapping[str, str] = {} if watcher is None else watcher.headers()
         exchange, name = (
-            Exchange(headers=headers, correction=correction_of(request.messages)),
+            Exchange(headers=headers, correction=correction_of(request.messages, request.model or self._name)),
             request.model or self._name,
         )
         call = _Call(name, timeout_s, secrets, exchange, partial(self._cost, request), partial(self._provider, request))

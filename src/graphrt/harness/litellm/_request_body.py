@@ -12,18 +12,20 @@ Pure functions over JSON data. `_http_exchange` applies them to requests that ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from graphrt._arguments import is_list, is_mapping
 from graphrt.harness._surrogates import json_copy
 from graphrt.harness.messages import AssistantMessage, Message, ToolMessage
 
+_WITH_STATUS: Final = ("claude", "anthropic", "nova")
+"""Parts of the names of models whose results have a status on Bedrock; others refuse it (ToolResultBlock of its API)."""
 Correction: TypeAlias = Callable[[Any], bool]
 """Changes the JSON value of a body in place; returns whether it did."""
 
 
-def correction_of(messages: Sequence[Message]) -> Correction | None:
-    """Return what is to be corrected in a request with *messages*; None for nothing, as in most requests."""
+def correction_of(messages: Sequence[Message], model: str) -> Correction | None:
+    """Return what is to be corrected in a request with *messages* to *model*; None for nothing, as in most requests."""
     results = [message for message in messages if isinstance(message, ToolMessage)]
     thinking = [block for message in messages if isinstance(message, AssistantMessage) for block in message.thinking]
     contents = {block.id: block.data["content"] for block in thinking if block.id and block.data.get("content")}
@@ -32,13 +34,13 @@ def correction_of(messages: Sequence[Message]) -> Correction | None:
         return None
 
     def correct(body: Any) -> bool:
-        marked = marks and _mark_errors(body, results)
+        marked = marks and _mark_errors(body, results, model.lower())
         return _add_contents(body, contents) or marked
 
     return correct
 
 
-def _mark_errors(body: Any, results: Sequence[ToolMessage]) -> bool:
+def _mark_errors(body: Any, results: Sequence[ToolMessage], model: str) -> bool:
     """Mark the results of tools in *body* that are errors.
 
     Results are told apart by their order, because litellm changes ids that a provider would not accept.
@@ -52,7 +54,8 @@ def _mark_errors(body: Any, results: Sequence[ToolMessage]) -> bool:
                 case "tool_result":
                     block["is_error"] = True
                 case "toolResult":
-                    block["status"] = "error"
+                    if any(name in model for name in _WITH_STATUS):
+                        block["status"] = "error"
                 case _:  # of Gemini, whose `response` may have a key `output` or `error`
                     block["response"] = {"error": result.text}
     return bool(written)
