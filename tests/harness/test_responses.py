@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -28,6 +29,10 @@ from graphrt.harness import (
     tool,
 )
 from graphrt.harness.litellm._wire import _body
+from graphrt.harness.litellm._wire._events import Event
+from graphrt.harness.litellm._wire._failures import ReportedError
+from graphrt.harness.litellm._wire._seen import Seen
+from graphrt.harness.litellm._wire.responses import Responses
 from graphrt.testing import ChatAnswer, FakeChatServer
 
 pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
@@ -205,6 +210,7 @@ ENDED: Final[dict[str, Any]] = {"type": "completed", "response": {"id": "r", "cr
         ({"type": "output_item.done", "output_index": 0, "item": WHOLE_CALL},),
         # Arguments as an object, or with the first event; pieces before the name.
         ({**ADDED, "item": {**WHOLE_CALL, "arguments": {"x": 4}}},),
+        (ADDED, {"type": "function_call_arguments.done", "output_index": 0, "arguments": {"x": 4}}),
         ({**DELTA, "delta": '{"x": 4}'}, {"type": "output_item.done", "output_index": 0, "item": WHOLE_CALL}),
         # Another id of the item in each event.
         (
@@ -228,6 +234,57 @@ def test_a_call_is_complete_however_a_stream_tells_it(events: tuple[dict[str, An
     assert isinstance(reply, AgentReply), reply
     assert [(call.id, call.name, call.arguments) for call in reply.tool_calls] == [("c1", "look", {"x": 4})]
     assert reply.finish_reason == "tool_calls"
+
+
+SUMMED: Final[dict[str, Any]] = {"summary": [{"type": "summary_text", "text": "hm"}], "type": "reasoning", "id": "r"}
+SAID: Final[dict[str, Any]] = {
+    "type": "message",
+    "content": [{"type": "output_text", "text": "hi", "annotations": [{"type": "file_path", "file_id": "f"}]}],
+}
+EVERY_KIND: Final[tuple[dict[str, Any], ...]] = (
+    {"type": "reasoning_summary_text.delta", "output_index": 2, "summary_index": 0, "delta": "h"},
+    ADDED,
+    {**DELTA, "delta": '{"x": '},
+    {"type": "function_call_arguments.done", "output_index": 0, "arguments": '{"x": 4}'},
+    {"type": "output_text.annotation.added", "output_index": 1, "annotation": {"type": "file_path"}},
+    {"type": "output_item.done", "output_index": 1, "item": SAID},
+    {
+        "type": "completed",
+        "response": {
+            **ENDED["response"],
+            "output": [SUMMED, WHOLE_CALL, SAID],
+            "usage": {"input_tokens": 1, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 1}},
+            "incomplete_details": {"reason": "max_output_tokens"},
+            "error": {"code": "x"},
+        },
+    },
+)
+
+
+def changed(value: Any, by: Any) -> Iterator[Any]:
+    """*value* with each of its parts in turn replaced."""
+    yield by
+    if issubclass(type(value), dict):
+        for key, item in value.items():
+            yield from ({**value, key: other} for other in changed(item, by))
+    elif issubclass(type(value), list):
+        for n, item in enumerate(value):
+            yield from ([*value[:n], other, *value[n + 1 :]] for other in changed(item, by))
+
+
+@pytest.mark.parametrize("by", [None, 5, "x", [], [5], {}, {"type": []}], ids=str)
+def test_values_of_wrong_types_raise_nothing_below_litellm(by: Any) -> None:
+    events = [{**event, "type": f"response.{event['type']}"} for event in EVERY_KIND]
+    for n, event in enumerate(events):
+        for odd in changed(event, by):
+            api = Responses(Seen())
+            with suppress(ReportedError):
+                for value in (*events[:n], odd, *events[n + 1 :]):
+                    list(api.event(Event(json.dumps(value)), value))
+                api.end()
+    for odd in changed(EVERY_KIND[-1]["response"], by):
+        with suppress(ReportedError):
+            Responses(Seen()).document(odd if issubclass(type(odd), dict) else {})
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ _INCOMPLETE: Final[Mapping[str, FinishReason]] = {"max_output_tokens": "length",
 """Reason of an incomplete response, to ours; all others are "unknown"."""
 _NOT_READY: Final = frozenset({"queued", "in_progress", "cancelled"})
 """Statuses of a response that has no answer yet, or will never have one."""
+_STATUSES: Final = _NOT_READY | {"completed", "incomplete", "failed"}
 _KEPT: Final = ("id", "object", "created_at", "model", "service_tier")
 """Fields of a response that litellm gets. Most others repeat the request, and litellm fails at unusual values."""
 _BETWEEN: Final = "\n\n"
@@ -83,7 +84,7 @@ class Responses(Api):
         """Item, lane and place of the part that the latest piece of the thinking belongs to."""
 
     def document(self, body: dict[str, Any]) -> dict[str, Any]:
-        if "output" not in body and "status" not in body:
+        if "output" not in body and text(body.get("status")) not in _STATUSES:
             return super().document(body)  # not a response
         return self._complete(body, [dict(item) for item in mappings(body.get("output"))])
 
@@ -98,8 +99,7 @@ class Responses(Api):
         if kind == "response.created":
             return [_event(kind, response=_response(mapping(told.get("response"))))]
         subject, _, step = kind.removeprefix("response.").rpartition(".")
-        # An event that adds nothing goes on as an empty one, so that a hosted tool at work is not taken for silence.
-        return list(self._read(subject, step, told)) or [_event("response.in_progress")]
+        return list(self._read(subject, step, told))
 
     def end(self) -> Iterable[Event]:
         if self.seen.ended:
@@ -113,7 +113,7 @@ class Responses(Api):
         """Read an event about an item."""
         if subject == "output_item":
             body = dict(mapping(value.get("item")))
-            item = self._item(value, text(body.get("type")), begins=step == "added")
+            item = self._item(value, _type(body), begins=step == "added")
             if step == "done":
                 yield from self._settle(item, body)
                 return
@@ -127,9 +127,9 @@ class Responses(Api):
             if step == "delta":
                 yield from self._add(item, lane, place, text(value.get("delta")))
             elif step == "done":
-                item.is_whole = True
-                names = (name for name in ("text", "refusal", "arguments", "input") if name in value)
-                yield from self._settle_part(item, lane, place, text(value.get(next(names, ""))))
+                whole = next((value[name] for name in ("text", "refusal", "arguments", "input") if name in value), None)
+                item.is_whole = item.is_whole or whole is not None
+                yield from self._settle_part(item, lane, place, _as_text(whole))
         elif subject == "output_text.annotation" and step == "added":
             self._item(value, "message").annotations.append(dict(mapping(value.get("annotation"))))
 
@@ -225,7 +225,7 @@ class Responses(Api):
         """
         left = list(self._items)
         for body in output:
-            kind = text(body.get("type"))
+            kind = _type(body)
             alike = [item for item in left if item.kind == kind]
             same = (item for item in alike if _ids(item.body) & _ids(body))
             item = next(same, None) or next(iter(alike), None)
@@ -250,7 +250,7 @@ class Responses(Api):
         _check_status(response, status, output)
         cause = text(mapping(response.get("incomplete_details")).get("reason"))
         seen.ended, seen.reason = True, cause or status or "completed"
-        calls = [body for body in output if body.get("type") in _CALLS]
+        calls = [body for body in output if _type(body) in _CALLS]
         if cause or status == "incomplete":
             seen.finish = _INCOMPLETE.get(cause, "unknown")
         elif status in ("completed", ""):
@@ -333,20 +333,24 @@ def _check_status(response: Mapping[str, Any], status: str, output: list[dict[st
 def _lanes(body: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the texts of the parts of a message or of reasoning, 0..n for each lane."""
     lanes: dict[str, list[str]] = {}
-    if body.get("type") not in ("message", "reasoning"):
+    if _type(body) not in ("message", "reasoning"):
         return lanes
     content = body.get("content")
     parts = [{"type": "output_text", "text": content}] if isinstance(content, str) else mappings(content)
     for part in (*mappings(body.get("summary")), *parts):
-        if lane := _lane(part, text(body.get("type"))):
+        if lane := _lane(part, _type(body)):
             lanes.setdefault(lane, []).append(_text_of(part))
     return lanes
 
 
 def _lane(part: Mapping[str, Any], kind: str) -> str:
     """Return the lane of the text of a part of an item of type *kind*; empty if it has none."""
-    lane = _LANES.get(text(part.get("type")), "")
+    lane = _LANES.get(_type(part), "")
     return "content" if lane == "text" and kind == "reasoning" else lane
+
+
+def _type(body: Mapping[str, Any]) -> str:
+    return text(body.get("type"))
 
 
 def _text_of(part: Mapping[str, Any]) -> str:
@@ -355,18 +359,19 @@ def _text_of(part: Mapping[str, Any]) -> str:
 
 def _thoughts(body: Mapping[str, Any]) -> list[str]:
     """Return the parts of the thinking in an item that are readable: 0..n."""
-    if body.get("type") != "reasoning":
+    if _type(body) != "reasoning":
         return []
     lanes = _lanes(body)
     return [part for part in (*lanes.get("summary", ()), *lanes.get("content", ())) if part]
 
 
 def _arguments(body: Mapping[str, Any]) -> str:
-    """Return the arguments of a call as text. Some servers send the object itself."""
-    arguments = body.get(_CALLS.get(text(body.get("type")), ""))
-    if arguments is None or isinstance(arguments, str):
-        return text(arguments)
-    return json.dumps(arguments, ensure_ascii=False)
+    return _as_text(body.get(_CALLS.get(_type(body), "")))
+
+
+def _as_text(value: Any) -> str:
+    """Return a text as it is, and arguments of which a server sent the object itself as JSON."""
+    return text(value) if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _call_id(body: Mapping[str, Any]) -> str:
@@ -383,10 +388,10 @@ def _blocks(output: list[dict[str, Any]]) -> Iterator[ThinkingBlock]:
     """Yield the items of reasoning as blocks. One that precedes a call other than the first names it in its data."""
     is_called = False
     for body, after in zip_longest(output, output[1:], fillvalue=_NO_ITEM):
-        is_called = is_called or body.get("type") in _CALLS
-        if body.get("type") != "reasoning":
+        is_called = is_called or _type(body) in _CALLS
+        if _type(body) != "reasoning":
             continue
-        precedes = {"call_id": _call_id(after)} if is_called and after.get("type") in _CALLS else {}
+        precedes = {"call_id": _call_id(after)} if is_called and _type(after) in _CALLS else {}
         yield ThinkingBlock(
             provider=_PROVIDER,
             id=text(body.get("id")),
@@ -399,14 +404,14 @@ def _blocks(output: list[dict[str, Any]]) -> Iterator[ThinkingBlock]:
 def _provider_parts(output: Iterable[Mapping[str, Any]]) -> Iterator[ProviderPart]:
     """Yield what has no other place in a reply, in order: items of hosted tools, citations, parts that are not text."""
     for body in output:
-        if body.get("type") not in _READ:
-            yield ProviderPart(provider=_PROVIDER, type=text(body.get("type")), data=body)
-        elif body.get("type") == "message":
+        if _type(body) not in _READ:
+            yield ProviderPart(provider=_PROVIDER, type=_type(body), data=body)
+        elif _type(body) == "message":
             for part in mappings(body.get("content")):
-                if part.get("type") not in _LANES:
-                    yield ProviderPart(provider=_PROVIDER, type=text(part.get("type")), data=part)
+                if _type(part) not in _LANES:
+                    yield ProviderPart(provider=_PROVIDER, type=_type(part), data=part)
                 for note in mappings(part.get("annotations")):
-                    yield ProviderPart(provider=_PROVIDER, type=text(note.get("type")), data=note)
+                    yield ProviderPart(provider=_PROVIDER, type=_type(note), data=note)
 
 
 def _usage(reported: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -447,9 +452,9 @@ def _simple(output: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     thoughts: list[str] = []
     for number, body in enumerate(output):
         thoughts += _thoughts(body)
-        if body.get("type") == "message":
+        if _type(body) == "message":
             items.append(_message("".join(_lanes(body).get("text", ())), number))
-        elif body.get("type") in _CALLS:
+        elif _type(body) in _CALLS:
             items.append(_call(body, number))
     if not items:
         items.append(_message("", 0))  # litellm takes an answer without messages and calls for an error
