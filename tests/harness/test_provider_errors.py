@@ -281,6 +281,8 @@ UPSTREAM: Final = json.dumps({"error": {"message": "the upstream's words", "code
          BROKE[BadRequestError], "credit balance"),
         (402, {"error": {"message": "Insufficient Balance", "type": "unknown_error"}}, BROKE[BadRequestError], "Insuff"),
         (402, {"error": {"message": "This request requires more credits", "code": 402}}, BROKE[BadRequestError], "more"),
+        (402, '{"error": ["pay"], "x": 1}', BROKE[BadRequestError], "status 402: pay"),
+        (404, '{"x": [1, 2]}', BAD, 'status 404: {"x": [1, 2]}'),
         (402, "pay", BROKE[BadRequestError], "pay"),
         (400, chat_error("billing_hard_limit_reached"), BROKE[BadRequestError], "told so"),
         (403, {"code": "permission-denied", "error": "Your team has used all available credits"},

@@ -228,8 +228,7 @@ class _Error:
         yield piece
 
     def end(self) -> Iterator[bytes]:
-        body = _parsed(self._kept)
-        told = self._kept[:_START_BYTES].decode(errors="replace") if body is None else body
+        told = self._kept.decode("utf-8-sig", errors="replace").strip()
         self._seen.failure = failure_of(told, status=self._status, headers=self._headers)
         yield from ()
 
