@@ -216,12 +216,12 @@ def test_endless_nesting_is_refused_fast(kind: str) -> None:
     value: Any = 1
     for _ in range(50_000):
         value = WRAPPERS[kind](value)
-    began = time.perf_counter()
+    began = time.thread_time()
 
     why = refusal(value)
 
     assert "levels deep" in why.why
-    assert time.perf_counter() - began < 5
+    assert time.thread_time() - began < 5
     while isinstance(value, (list, dict, tuple, deque)):  # taken apart by hand: freeing it recurses
         value = value["a"] if isinstance(value, dict) else value[0]
 
@@ -297,13 +297,13 @@ def test_huge_values_are_refused_before_they_are_encoded(kind: type) -> None:
         bytearray: lambda: bytearray(300_000_000),
         list: lambda: ["x" * 30_000_000] * 10,
     }[kind]()
-    began = time.perf_counter()
+    began = time.thread_time()
 
     why = refusal({"a": [value]})
 
     assert why.path == ("a[0][8]" if kind is list else "a[0]")
     assert "256 MiB" in why.why
-    assert time.perf_counter() - began < 5
+    assert time.thread_time() - began < 5
 
 
 @pytest.mark.slow

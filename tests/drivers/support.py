@@ -13,6 +13,8 @@ from graphrt.reducers import add, append
 T = TypeVar("T")
 PATIENCE_S = 20.0
 """How long a test waits before it is declared broken; never reached if graphrt is right."""
+SOON_S = 10.0
+"""At once, on a loaded machine too: what did not happen at once would take `PATIENCE_S` or longer."""
 
 
 class State(TypedDict, total=False):

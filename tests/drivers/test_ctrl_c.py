@@ -14,7 +14,7 @@ import pytest
 from graphrt import Limits, Runtime
 from graphrt.limits import RetryPolicy
 
-from .support import PATIENCE_S, note, parallel, sequence
+from .support import PATIENCE_S, SOON_S, note, parallel, sequence
 
 SHAPES = ["alone", "beside", "nested", "timeout"]
 
@@ -153,10 +153,10 @@ def test_ctx_cancelled_tells_sync_nodes_on_worker_threads_of_a_ctrl_c(shape: str
     started = time.monotonic()
 
     with pytest.raises(KeyboardInterrupt):
-        Runtime(graph, limits=Limits(grace_s=3)).run({})
+        Runtime(graph, limits=Limits(grace_s=60)).run({})
 
     assert ended.is_set()
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < SOON_S
 
 
 @pytest.mark.parametrize("how", ["raise_signal", "unseen"])
@@ -190,7 +190,7 @@ def test_an_unseen_ctrl_c_ends_the_wait_before_another_attempt() -> None:
     with pytest.raises(KeyboardInterrupt):
         runtime.run({}, thread="t")
 
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < SOON_S
     assert runtime.state("t").status == "cancelled"
 
 
@@ -205,7 +205,7 @@ def test_an_unseen_ctrl_c_ends_the_wait_for_an_item_of_a_stream() -> None:
     with pytest.raises(KeyboardInterrupt), runtime.stream({}, thread="t", modes="messages") as stream:
         list(stream)
 
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < SOON_S
     assert runtime.state("t").status == "cancelled"
 
 

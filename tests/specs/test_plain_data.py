@@ -64,13 +64,13 @@ BOMBS: list[tuple[str, Any, str]] = [
 
 @pytest.mark.parametrize(("spec", "text"), [bomb[1:] for bomb in BOMBS], ids=[bomb[0] for bomb in BOMBS])
 def test_bombs_are_refused_fast(spec: Any, text: str) -> None:
-    started = time.monotonic()
+    started = time.thread_time()
 
     error = refused(spec)
 
     assert text in error.what
     assert len(str(error)) < 1_000
-    assert time.monotonic() - started < 5
+    assert time.thread_time() - started < 5
 
 
 @pytest.mark.parametrize("spec", ["[]", "3", "null", [], 3, None, object()])

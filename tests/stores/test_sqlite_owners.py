@@ -42,12 +42,12 @@ def test_other_process_holds_the_thread_and_is_named(path):
     process = other_process(HOLD, path, 600)
     assert line(process) == "claimed"
     try:
-        with SqliteStore(path) as store:
+        with SqliteStore(path, busy_timeout_s=60) as store:
             began = time.monotonic()
             with pytest.raises(ConflictError) as caught:
                 claimed(store)
 
-            assert time.monotonic() - began < 1
+            assert time.monotonic() - began < 30  # it does not wait for the owner
             assert f"process {process.pid} on host" in str(caught.value)
             assert "since 2023-11-14 22:13:20 UTC" in str(caught.value)
             assert " s left" in caught.value.known
