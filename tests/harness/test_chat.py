@@ -548,3 +548,15 @@ def test_more_than_one_choice_is_refused() -> None:
     with pytest.raises(InputError, match="a reply is one answer"):
         LiteLLMModel("openai/m", options={"n": 2})
     LiteLLMModel("openai/m", options={"n": 1})
+
+
+def test_tokens_that_were_written_to_a_cache_have_their_price(server: RawServer) -> None:
+    def cost(created: int) -> float | None:
+        counts = {"input_tokens": 1000 - created, "cache_creation_input_tokens": created, "output_tokens": 1}
+        head = {"id": "x", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn"}
+        body = {**head, "content": [{"type": "text", "text": "a"}], "usage": counts}
+        server.answers(json.dumps(body).encode())
+        usage = asyncio.run(ask(model_for(server, "anthropic", "claude-sonnet-4-5"), "invoke", request())).usage
+        return None if usage is None else usage.cost_usd
+
+    assert (cost(800) or 0.0) > (cost(0) or 1.0)

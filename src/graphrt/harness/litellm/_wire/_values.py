@@ -25,19 +25,20 @@ def text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def usage(*, sent: Any, written: Any, cached: Any = None, reasoning: Any = None) -> dict[str, Any]:
+def usage(*, sent: Any, written: Any, cached: Any = None, created: Any = None, reasoning: Any = None) -> dict[str, Any]:
     """Return a report of tokens in the form of OpenAI's chat completions.
 
     Args:
         sent: Tokens of the prompt, those from a cache included.
         written: Tokens of the answer, those of its reasoning included.
         cached: The part of *sent* that came from a cache; None if the provider did not say.
+        created: The part of *sent* that was written to a cache, which has a price of its own; None if there was none.
         reasoning: The part of *written* that was reasoning; None if the provider did not say.
     """
     return {
         "prompt_tokens": sent,
         "completion_tokens": written,
-        "prompt_tokens_details": {"cached_tokens": cached},
+        "prompt_tokens_details": {"cached_tokens": cached, "cache_creation_tokens": created},
         "completion_tokens_details": {"reasoning_tokens": reasoning},
     }
 

@@ -299,9 +299,15 @@ def _usage_of(counted: Mapping[str, Any]) -> dict[str, Any]:
     sent_from = mapping(counted.get("prompt_tokens_details"))
     caches = [sent_from.get("cached_tokens"), *(counted.get(name) for name in _CACHED)]
     cached = next((count for count in caches if count), caches[0])
+    written_to = (
+        sent_from.get("cache_write_tokens"),
+        counted.get("cache_creation_input_tokens"),
+    )  # OpenRouter, litellm
+    created = next((count for count in written_to if count), None)
     reasoning: Any = mapping(counted.get("completion_tokens_details")).get("reasoning_tokens")
     reasoning = counted.get("reasoning_tokens") if reasoning is None else reasoning
     counts: list[Any] = [sent, written, reasoning, total]
     if all(is_number(count, whole=True) for count in counts) and sum(counts[:3]) == total:
         written = counts[1] + counts[2]
-    return {**usage(sent=sent, written=written, cached=cached, reasoning=reasoning), "total_tokens": total}
+    counts_read = usage(sent=sent, written=written, cached=cached, created=created, reasoning=reasoning)
+    return {**counts_read, "total_tokens": total}

@@ -109,7 +109,7 @@ class Converse(Api):
         if counts:
             read, made = counts.get("cacheReadInputTokens"), counts.get("cacheWriteInputTokens")
             sent = added(counts.get("inputTokens"), read, made)
-            self.seen.usage = usage(sent=sent, written=counts.get("outputTokens"), cached=read)
+            self.seen.usage = usage(sent=sent, written=counts.get("outputTokens"), cached=read, created=made)
 
 
 def _extend(block: dict[str, Any], delta: Mapping[str, Any]) -> None:

@@ -127,5 +127,6 @@ def _usage(counts: Mapping[str, Any]) -> dict[str, Any]:
         sent=added(*(one.get(name) for one in rounds for name in _SENT)),
         written=added(*(one.get("output_tokens") for one in rounds)),
         cached=added(*(one.get("cache_read_input_tokens") for one in rounds)),
+        created=added(*(one.get("cache_creation_input_tokens") for one in rounds)),
         reasoning=added(*reported) if reported else None,
     )
