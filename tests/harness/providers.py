@@ -289,7 +289,7 @@ _FOOT: Final = """
 - **Errors in streams**: an error after the first piece has the class and the text that it has with a status of its own.
 - **Reasoning returned**: what the model thought before it called a tool goes back with the result, unchanged, in the form that the provider documents.
 
-Amazon Bedrock's Converse and Cohere's chat are read below litellm too; `FakeChatServer` does not speak them.
+Amazon Bedrock's Converse, Cohere's chat and Ollama's own API are read below litellm too; `FakeChatServer` does not speak them.
 Every other provider of litellm works as litellm reads it.
 
 litellm sends the system message to `gemini/gemini-2.0-flash` and to Gemma as text of the user, because these models take none.

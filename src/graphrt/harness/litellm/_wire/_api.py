@@ -50,7 +50,7 @@ class Api:
             ReportedError: It is an error.
         """
         if event.name == "error" or reports_error(value):
-            raise ReportedError(failure_of(event.data if value is None else value, streamed=True))
+            raise ReportedError(failure_of(event.data if value is None else value))
         return (event,)
 
     def end(self) -> Iterable[Event]:

@@ -180,7 +180,7 @@ class _Frames:
                     "message": frame.headers.get(":error-message", ""),
                     **(value if isinstance(value, dict) else {}),
                 }
-                raise ReportedError(failure_of({**told, "code": failed}, streamed=True))
+                raise ReportedError(failure_of({**told, "code": failed}))
             event = Event(frame.payload.decode(errors="replace"), frame.headers.get(":event-type", ""))
             return bool(tuple(self._api.event(event, value)))
 

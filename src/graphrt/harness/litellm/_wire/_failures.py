@@ -54,8 +54,6 @@ class Failure:
     """The status of the answer, or, within a stream, the one that the error itself names; None if there is none."""
     retry_after_s: float | None = None
     """Seconds to wait that a header or the body of the error asks for; None if they ask for none."""
-    streamed: bool = False
-    """Whether it came within a stream that had begun with status 200."""
 
 
 class ReportedError(Exception):
@@ -71,15 +69,12 @@ def unusable(text: str) -> ReportedError:
     return ReportedError(Failure(text=text, names=frozenset({UNUSABLE})))
 
 
-def failure_of(
-    body: Any, *, status: int | None = None, streamed: bool = False, headers: Mapping[str, str] | None = None
-) -> Failure:
+def failure_of(body: Any, *, status: int | None = None, headers: Mapping[str, str] | None = None) -> Failure:
     """Return the error that a document or an event reports.
 
     Args:
         body: Its JSON value, or its text if it is no JSON.
         status: Status of the answer; None within a stream, where the error's own number counts.
-        streamed: Whether it came within a stream.
         headers: Headers of an answer that is an error as a whole. They may name it, and ask for a wait.
     """
     found = list(islice(_layers(body), _MOST_LAYERS))
@@ -99,7 +94,6 @@ def failure_of(
         names=frozenset(names),
         status=status if status is not None else next(numbers, None),
         retry_after_s=next(waits, None) if asked_s is None else asked_s,
-        streamed=streamed,
     )
 
 

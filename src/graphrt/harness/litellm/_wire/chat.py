@@ -216,12 +216,11 @@ class Chat(Api):
             ReportedError: The server stopped it, by an error.
         """
         told: Any = choice.get("finish_reason")
-        streamed = "message" not in choice
         error: Any = choice.get("error") or (body.get("error") if told == "error" else None)
         if isinstance(error, (Mapping, str)) and error:
-            raise ReportedError(failure_of({"error": error}, streamed=streamed))
+            raise ReportedError(failure_of({"error": error}))
         if told == _ABORTED:
-            raise ReportedError(Failure(text="the server aborted the answer", streamed=streamed))
+            raise ReportedError(Failure(text="the server aborted the answer"))
         if told:
             self.seen.reason, self.seen.ended = str(told), True
             self.seen.finish = _REASONS.get(self.seen.reason, "unknown")
