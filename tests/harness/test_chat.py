@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pytest
@@ -26,6 +26,8 @@ from graphrt.harness import (
     ToolCall,
     ToolSpec,
 )
+from graphrt.harness.litellm._wire._body import body_of
+from graphrt.harness.litellm._wire._seen import Seen
 from graphrt.testing import ChatAnswer, FakeChatServer
 from graphrt.testing.chat_server import Dialect
 
@@ -560,3 +562,32 @@ def test_tokens_that_were_written_to_a_cache_have_their_price(server: RawServer)
         return None if usage is None else usage.cost_usd
 
     assert (cost(800) or 0.0) > (cost(0) or 1.0)
+
+
+def facts_of(data: bytes, length: int) -> tuple[bytes, Seen]:
+    """What litellm gets of a stream that arrives in pieces of a length, and what is noted."""
+    seen = Seen()
+    headers = {"content-type": "text/event-stream"}
+    body = body_of(seen, url="http://a.example/v1/chat/completions", status=200, headers=headers, streamed=True)
+    pieces = [piece for n in range(0, len(data), length) for piece in body.add(data[n : n + length])]
+    return b"".join([*pieces, *body.end()]), replace(seen, start=b"")
+
+
+@pytest.mark.parametrize("name", READ)
+def test_pieces_line_ends_and_marks_change_nothing_of_a_stream(name: str) -> None:
+    data = READ[name][0].stream()
+    changed = [data.replace(b"\n", b"\r\n"), data.replace(b"\n", b"\r"), b"\xef\xbb\xbf" + data]
+
+    whole = facts_of(data, len(data))
+
+    assert all(facts_of(one, length) == whole for one in (data, *changed) for length in (1, 7))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_sound_of_another_form_is_kept_as_it_is(server: RawServer, way: str) -> None:
+    answer = Answer(message={"content": "a", "audio": {"data": {"a": 1}, "transcript": ["b"]}})
+
+    reply = asyncio.run(outcome(server, "openai", way, answer))
+
+    assert isinstance(reply, AgentReply)
+    assert [part.data for part in reply.provider_parts] == [{"data": {"a": 1}, "transcript": ["b"]}]

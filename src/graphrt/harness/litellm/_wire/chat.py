@@ -94,6 +94,8 @@ class Chat(Api):
         self._parts: Final[set[str]] = set()
         """JSON of the parts that are noted: some servers repeat them in each chunk."""
         self._audio: Final[dict[str, Any]] = {}
+        self._sounds: Final[dict[str, list[str]]] = {}
+        """The pieces of the fields of a sound that arrive in pieces, by their names."""
         self._choice: int | None = None
         """Number of the choice that is read; None before the first."""
         self._head: dict[str, Any] = {}
@@ -202,9 +204,9 @@ class Chat(Api):
 
     def _end_parts(self) -> None:
         """Note the parts that arrive in pieces."""
-        if self._audio:
-            joined = {name: "".join(told) if is_list(told) else told for name, told in self._audio.items()}
-            self.seen.parts.append(ProviderPart(provider=_NAME, type="audio", data=joined))
+        sound = self._audio | {name: "".join(pieces) for name, pieces in self._sounds.items()}
+        if sound:
+            self.seen.parts.append(ProviderPart(provider=_NAME, type="audio", data=sound))
         block = self._details.block(_NAME)
         if block is not None:
             self.seen.blocks.append(block)
@@ -245,7 +247,7 @@ class Chat(Api):
         audio: Any = message.get("audio")
         for name, value in mapping(audio).items():
             if name in ("data", "transcript") and isinstance(value, str):
-                self._audio.setdefault(name, list[str]()).append(value)
+                self._sounds.setdefault(name, []).append(value)
             else:
                 self._audio[name] = value
         detailed = self._details.add(message.get("reasoning_details"))
