@@ -46,7 +46,8 @@ _ASKED_S: Final = 5.0
 def threads(target: str | None, store: str | None, **filters: Any) -> Answer:
     """List the threads of a store. TARGET is the store; or a graph, whose threads are listed."""
     with threads_of(target, store) as (runtime, graph):
-        found = runtime.threads(**{**filters, "graph": filters["graph"] or graph})
+        asked: dict[str, Any] = {**filters, "graph": filters["graph"] or graph}
+        found = runtime.threads(**asked)
     return Answer(
         data={"threads": [plain_data.thread(one) for one in found]},
         lines=lambda width: [*views.threads(found, width), [(counted(len(found), "thread"), "faint")]],

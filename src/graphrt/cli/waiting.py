@@ -29,7 +29,8 @@ from graphrt.runtime import InboxItem, InterruptKind
 def inbox(target: str | None, store: str | None, **filters: Any) -> Answer:
     """List the open questions of all threads of a store. TARGET is the store; or a graph, whose questions are listed."""
     with threads_of(target, store) as (runtime, graph):
-        found = runtime.inbox(**{**filters, "graph": filters["graph"] or graph})
+        asked: dict[str, Any] = {**filters, "graph": filters["graph"] or graph}
+        found = runtime.inbox(**asked)
     return Answer(data={"questions": [_data(one) for one in found]}, lines=lambda width: _lines(found, width))
 
 

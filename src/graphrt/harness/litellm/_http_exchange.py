@@ -28,6 +28,7 @@ from urllib.parse import urljoin, urlsplit
 from graphrt.harness.litellm._request_body import Correction
 from graphrt.harness.litellm._wire._body import Body, body_of
 from graphrt.harness.litellm._wire._seen import Seen
+from graphrt.harness.litellm._wire._values import is_object
 
 _WHOLE_BYTES: Final = 16 * 2**20
 """Most bytes of a document."""
@@ -247,7 +248,7 @@ def _asks_for_stream(request: Any) -> bool:
     if not _ASKS_FOR_STREAM.search(content):
         return False
     asked: Any = json.loads(content)
-    return isinstance(asked, dict) and asked.get("stream") is True
+    return is_object(asked) and asked.get("stream") is True
 
 
 def _origin(asked: str, location: str) -> str:

@@ -16,6 +16,7 @@ from graphrt.harness.litellm._wire._events import Event, EventReader
 from graphrt.harness.litellm._wire._failures import ReportedError, failure_of
 from graphrt.harness.litellm._wire._frames import Frame, FrameReader
 from graphrt.harness.litellm._wire._seen import Seen
+from graphrt.harness.litellm._wire._values import is_object, mapping
 from graphrt.harness.litellm._wire.chat import Chat
 from graphrt.harness.litellm._wire.cohere import Cohere
 from graphrt.harness.litellm._wire.converse import Converse
@@ -103,7 +104,7 @@ class _Document:
     def end(self) -> Iterator[bytes]:
         whole = b"".join(self._pieces)
         body = _parsed(whole)
-        if isinstance(body, dict):
+        if is_object(body):
             with _noting(self._api.seen):
                 corrected = self._api.document(body)
             if corrected is not body:
@@ -138,7 +139,7 @@ class _Stream:
     def end(self) -> Iterator[bytes]:
         if self._is_stream is False:
             body = _parsed(b"".join(self._held))
-            if isinstance(body, dict):
+            if is_object(body):
                 with _noting(self._api.seen):
                     self._api.document(body)  # an error, or the usage of an answer that was billed
             self._api.seen.is_document = True
@@ -176,11 +177,8 @@ class _Frames:
         value = _parsed(frame.payload)
         with _noting(self._api.seen):
             if failed:
-                told = {
-                    "message": frame.headers.get(":error-message", ""),
-                    **(value if isinstance(value, dict) else {}),
-                }
-                raise ReportedError(failure_of({**told, "code": failed}))
+                told = {"message": frame.headers.get(":error-message", ""), **mapping(value), "code": failed}
+                raise ReportedError(failure_of(told))
             event = Event(frame.payload.decode(errors="replace"), frame.headers.get(":event-type", ""))
             return bool(tuple(self._api.event(event, value)))
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from graphrt._arguments import is_list, is_mapping
 
 _NONE: Mapping[str, Any] = {}
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Return whether *value* is a JSON object."""
+    return isinstance(value, dict)
 
 
 def mapping(value: Any) -> Mapping[str, Any]:

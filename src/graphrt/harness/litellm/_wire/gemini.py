@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 from graphrt.harness.litellm._wire._api import Api
 from graphrt.harness.litellm._wire._events import Event
 from graphrt.harness.litellm._wire._failures import Failure, ReportedError
-from graphrt.harness.litellm._wire._values import added, mapping, mappings, text, usage
+from graphrt.harness.litellm._wire._values import added, is_object, mapping, mappings, text, usage
 from graphrt.harness.messages import ProviderPart, ThinkingBlock
 from graphrt.harness.protocol import FinishReason
 
@@ -66,7 +66,7 @@ class Gemini(Api):
 
     def event(self, event: Event, value: Any) -> Iterable[Event]:
         events = super().event(event, value)
-        return [event.with_value(self._read(value))] if isinstance(value, dict) else events
+        return [event.with_value(self._read(value))] if is_object(value) else events
 
     def _read(self, body: dict[str, Any]) -> dict[str, Any]:
         """Note the facts in a whole answer or a piece of one, and return it as litellm is to read it."""
@@ -110,9 +110,9 @@ class Gemini(Api):
         seen = self.seen
         call, signature = part.get("functionCall"), text(part.get("thoughtSignature"))
         thought = part.get("thought") is True
-        if isinstance(call, Mapping):
+        if is_object(call):
             seen.notes["answered"] = True
-            return part if isinstance(call.get("args"), dict) else {**part, "functionCall": {**call, "args": {}}}
+            return part if is_object(call.get("args")) else {**part, "functionCall": {**call, "args": {}}}
         for name, kind in _OWN_PARTS.items():
             if name in part:
                 seen.parts.append(ProviderPart(provider=_PROVIDER, type=kind, data=mapping(part[name])))
