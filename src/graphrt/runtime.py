@@ -1103,7 +1103,7 @@ class Runtime(Generic[S, I_co]):
             InputError: There is no such thread, there is one with the id *to* (`thread-exists`), or its log has a key
                 that this runtime lacks (`log-key-needed`).
             ConflictError: The thread was pruned or deleted while it was read.
-            StoreError: The store failed.
+            StoreError: The store failed, or a large value is missing.
         """
         return maintenance.copied(self._config, thread, to)
 

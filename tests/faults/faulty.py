@@ -17,7 +17,7 @@ from graphrt.errors import StoreError
 
 PATIENCE_S = 60.0
 CODES = ("store-full", "store-busy", "store-unavailable")
-COUNTED = ("claim", "release", "commit", "head", "heads", "load", "records", "blobs", "delete", "copy", "prune")
+COUNTED = ("claim", "release", "commit", "head", "heads", "load", "records", "blobs", "delete", "prune")
 
 
 class FaultyStore:

@@ -1,120 +1,154 @@
-"""A copy of an encrypted thread that the store breaks off: no half of one is ever seen, and what stays is told."""
+"""A copy of an encrypted thread that the store breaks off: no half of one is ever seen, and what stays is reported."""
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable
+from typing import Annotated, Any
 
-from graphrt.errors import StoreError
-from graphrt.stores.encrypted import EncryptedStore
-from graphrt.stores.memory import MemoryStore
-from graphrt.stores.protocol import Commit, Record, Saved
+import pytest
+import typing_extensions as te
+
+from graphrt import START, Context, GraphBuilder, Runtime
+from graphrt.errors import ConflictError, InputError, StoreError
+from graphrt.reducers import append
+from graphrt.stores import EncryptedStore, MemoryStore
 
 from .faulty import FaultyStore
 
 pytestmark = pytest.mark.needs("cryptography")
 AT = 1_700_000_000.0
-NAMES = [f"b{seq}" for seq in range(1, 21)]
+KEYS = {"k": bytes(range(32))}
+LARGE = 70_000
+"""Values of more than 64 KiB are blobs."""
 
 
-def prepared(inner, *, pruned):
-    """An encrypted thread of 20 entries, with snapshots, large values, something staged, and perhaps pruned."""
-    store = EncryptedStore(inner, {"k": bytes(range(32))})
-    claim = store.claim("t", create=True, lease_s=60, at=AT)
-    for seq in range(1, 21):
-        saved = Saved(seq, b"s%d" % seq) if seq % 5 == 0 else None
-        record = Record(seq, 1, b"r%d" % seq, b"seal")
-        store.commit(claim, Commit(seq - 1, AT, [record], snapshot=saved, blobs={f"b{seq}": b"x%d" % seq}))
+class State(te.TypedDict):
+    log: Annotated[list[str], append]
+    page: str
+    scratch: str
+
+
+def graph() -> Any:
+    """Each run writes a page and stages a large value beside a question; its end drops the value."""
+    g: GraphBuilder[Any, Any, Any] = GraphBuilder(State, name="pages")
+    g.add_node("first", lambda state: {"page": f"{len(state['log'])}" * 30_000})
+    g.add_node("second", lambda state: {"scratch": f"{len(state['log'])}" * LARGE})
+
+    def ask(_state: Any, ctx: Context) -> Any:
+        return {"log": [ctx.interrupt("ok?")]}
+
+    g.add_node("ask", ask)
+    g.add_node("last", lambda _: {"scratch": ""})
+    return (
+        g.add_edge(START, "first")
+        .add_edge("first", "second")
+        .add_edge("first", "ask")
+        .add_join(["second", "ask"], "last")
+        .compile()
+    )
+
+
+def prepared(inner: Any, *, pruned: bool) -> Any:
+    """A runtime whose thread has snapshots, large values, something staged and an open question; perhaps pruned."""
+    runtime: Any = Runtime(graph(), store=EncryptedStore(inner, KEYS), clock=lambda: AT, seed=7, chain=True)
+    cut, given = 0, {"log": [], "page": "", "scratch": ""}
+    for run in range(6):
+        runtime.run(given, thread="t")
+        cut = runtime.state("t").seq if run == 1 else cut
+        runtime.resume("t", "yes")
+    runtime.run(given, thread="t")
     if pruned:
-        store.prune(claim, 5)
-    end = Commit(20, AT, stage=[("a", b"1"), ("b", b"2")], meta=b"meta", status="interrupted", graph="g", release=True)
-    store.commit(claim, end)
-    return store
+        runtime.prune("t", before=cut)
+    return runtime
 
 
-def seen(store, thread):
-    """All that a reader finds of the thread, and which snapshots there are."""
+def seen(runtime: Any, thread: str) -> Any:
+    """All that a reader finds of the thread, without its id and the entry that names it; and its snapshots."""
+    status = runtime.state(thread)
+    entries = [(e.seq, e.event) for e in runtime.entries(thread) if e.event.__class__.__name__ != "ThreadCopied"]
+    store = runtime.store
+    end = entries[-1][0]
     loaded = store.load(thread)
-    snapshots = [store.load(thread, upto=seq).snapshot for seq in range(1, 21)]
-    head = loaded.head._replace(thread="", epoch=0, owned=False)
-    return (head, loaded.meta, loaded.staged, list(store.records(thread)), store.blobs(thread, NAMES)), snapshots
+    asked = [(one.payload, one.id.partition("/")[2]) for one in status.interrupts]
+    snapshots = {store.load(thread, upto=seq).snapshot for seq in range(1, end + 1)}
+    return (status.values, status.status, asked, entries, dict(loaded.staged)), snapshots
 
 
 @pytest.mark.parametrize("pruned", [False, True], ids=["whole", "pruned"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
-def test_no_half_copy_is_seen_wherever_the_store_fails(pruned, after, lasting):
+def test_no_half_copy_is_seen_wherever_the_store_fails(pruned: bool, after: bool, lasting: bool) -> None:
     broken = []
-    for at in range(1, 60):
-        with MemoryStore() as inner:
-            faulty = FaultyStore(inner, after=after, lasting=lasting)
-            store = prepared(faulty, pruned=pruned)
-            wanted, snapshots = seen(store, "t")
+    with MemoryStore() as inner:
+        faulty = FaultyStore(inner, after=after, lasting=lasting)
+        runtime = prepared(faulty, pruned=pruned)
+        wanted = seen(runtime, "t")
+        assert len(wanted[1]) > 2
+        for at in range(1, 60):
             faulty.calls.clear()
-            faulty.at = at
-            told = ""
+            faulty.at, faulty.works, faulty.failed = at, False, ""
+            notes = None
             try:
-                store.copy("t", "u", at=AT)
+                runtime.copy_thread("t", "u")
             except StoreError as error:
                 broken.append(faulty.failed)
-                told = "\n".join(getattr(error, "__notes__", ()))
+                notes = "\n".join(getattr(error, "__notes__", ()))
             faulty.works = True
-            threads = [head.thread for head in store.heads()]
-            if not faulty.failed:
-                assert seen(store, "u") == (wanted, snapshots)
-                break
-            assert seen(store, "t") == (wanted, snapshots)
-            if "u" in threads:
-                assert "delete_thread('u')" in told
-                left, _ = seen(store, "u") if not pruned or store.head("u").first > 1 else (wanted, [])
-                assert left == wanted
-                inner._threads["u"].claim = None  # its lease runs out
-                store.delete("u")
-            elif "u" in inner._threads:
-                inner._threads["u"].claim = None
-            store.copy("t", "u", at=AT)
-            assert seen(store, "u") == (wanted, snapshots)
-    else:
-        pytest.fail("more calls than expected")
+            if notes is None:
+                assert seen(runtime, "u") == wanted
+                if not faulty.failed:
+                    break
+            assert seen(runtime, "t") == wanted
+            if "u" in [info.thread for info in runtime.threads()]:
+                assert notes is None or "delete_thread('u')" in notes
+                left = seen(runtime, "u")[0] if runtime.store.head("u").first == runtime.store.head("t").first else None
+                assert left == wanted[0] or (pruned and runtime.state("u").values == wanted[0][0])
+                runtime.delete_thread("u")
+            runtime.copy_thread("t", "u")
+            assert seen(runtime, "u") == wanted
+            runtime.delete_thread("u")
+        else:
+            pytest.fail("more calls than expected")
 
     assert {"load", "claim", "blobs", "commit"} <= set(broken)
 
 
-def test_a_reader_never_sees_half_a_copy_while_it_is_made():
-    """At each call that the copy makes of the store, there is no copy yet, or one with all its entries."""
-    found = []
+class Moving(FaultyStore):
+    """Calls `meanwhile` once, before a call of the method `when`."""
 
-    class Looking(FaultyStore):
-        def _call(self, name, arguments, options):
-            made = self.inner._threads.get("u")
-            if made is not None and made.seq:
-                found.append((made.seq, made.status, len(made.staged), len(made.blobs) >= 20, made.meta is not None))
-            return super()._call(name, arguments, options)
+    when = ""
+    meanwhile: Callable[[], object]
 
-    with MemoryStore() as inner:
-        store = prepared(Looking(inner), pruned=False)
-        store.copy("t", "u", at=AT)
-
-    assert set(found) == {(20, "interrupted", 2, True, True)}
+    def _call(self, name: str, arguments: Any, options: Any) -> Any:
+        if name == self.when:
+            self.when = ""
+            self.meanwhile()
+        return super()._call(name, arguments, options)
 
 
-def test_a_copy_of_a_thread_that_goes_on_has_the_large_values_of_what_it_copied():
-    """A commit that comes in between is there with its values, or not at all."""
-
-    class Moving(FaultyStore):
-        moving = False
-
-        def _call(self, name, arguments, options):
-            if name == "load" and self.moving:
-                self.moving = False
-                store.commit(claim, Commit(20, AT, [Record(21, 1, b"r21")], blobs={"b21": b"x21"}))
-            return super()._call(name, arguments, options)
-
+@pytest.mark.parametrize("when", ["records", "blobs"])
+@pytest.mark.parametrize("how", ["prune", "delete_thread"])
+def test_copy_of_a_thread_that_is_pruned_or_deleted_meanwhile_is_refused(when: str, how: str) -> None:
     with MemoryStore() as inner:
         moving = Moving(inner)
-        store = prepared(moving, pruned=False)
-        claim = store.claim("t", create=False, lease_s=60, at=AT)
-        moving.moving = True
-        store.copy("t", "u", at=AT)
+        runtime = prepared(moving, pruned=False)
+        moving.meanwhile = lambda: getattr(runtime, how)("t")
+        moving.when = when
+        with pytest.raises((ConflictError, InputError)) as caught:
+            runtime.copy_thread("t", "u")
 
-        assert store.head("u").seq == 21
-        assert store.blobs("u", ["b21"]) == {"b21": b"x21"}
+        assert caught.value.code in {"conflict", "unknown-thread"}
+        assert "u" not in [info.thread for info in runtime.threads()]
+
+
+def test_copy_of_a_thread_that_goes_on_has_the_state_that_was_read() -> None:
+    with MemoryStore() as inner:
+        moving = Moving(inner)
+        runtime = prepared(moving, pruned=False)
+        wanted = seen(runtime, "t")
+        moving.meanwhile = lambda: runtime.resume("t", "yes")
+        moving.when = "blobs"
+        runtime.copy_thread("t", "u")
+
+        assert runtime.state("t").status == "completed"
+        assert seen(runtime, "u") == wanted

@@ -1,4 +1,4 @@
-"""Stores with one bug each in what is read, copied or removed, as `planted` has them for claims and commits."""
+"""Stores with one bug each in what is read or removed, as `planted` has them for claims and commits."""
 
 from __future__ import annotations
 
@@ -184,32 +184,6 @@ class DeleteTakesThePrefix(Around):
     def delete(self, thread):
         for head in self.inner.heads(prefix=thread):
             self.inner.delete(head.thread)
-
-
-class CopyShares(Around):
-    killer = "whole.a_copy_is_apart"
-
-    def copy(self, thread, to, *, at):
-        self.inner.copy(thread, to, at=at)
-        self.__dict__.setdefault("same", {})[to] = thread
-
-    def blobs(self, thread, names):
-        return self.inner.blobs(self.__dict__.get("same", {}).get(thread, thread), names)
-
-    def load(self, thread, **options):
-        of = self.__dict__.get("same", {}).get(thread, thread)
-        return self.inner.load(of, **options)._replace(head=self.inner.head(thread))
-
-
-class CopyForgetsStaged(Loads):
-    killer = "whole.a_copy_has_everything"
-
-    def copy(self, thread, to, *, at):
-        self.inner.copy(thread, to, at=at)
-        self.copied = to
-
-    def seen(self, loaded, thread, upto):
-        return loaded._replace(staged=()) if thread == self.__dict__.get("copied") else loaded
 
 
 class PrunesTooFar(Around):

@@ -9,7 +9,6 @@ import sys
 import pytest
 
 from graphrt.errors import ConflictError, InputError, MissingExtraError, StoreError
-from graphrt.stores import _copying
 from graphrt.stores._sealing import Keyring
 from graphrt.stores.encrypted import EncryptedStore
 from graphrt.stores.memory import MemoryStore
@@ -271,40 +270,17 @@ def test_a_missing_package_is_said(plain, monkeypatch):
     assert "graphrt[crypto]" in caught.value.fix
 
 
-# -------------------------------------------------------------------------------------------------- copies and pruning
+# -------------------------------------------------------------------------------------------------- names of blobs
 
 
-def test_a_copy_is_sealed_anew_and_whole(plain, store):
-    claim = filled(store)
-    for seq in range(2, 30):
-        saved = Saved(seq, b"s%d" % seq) if seq in {10, 20} else None
-        store.commit(claim, Commit(seq - 1, AT, [Record(seq, 1, b"%d" % seq)], snapshot=saved, blobs={f"b{seq}": b"x"}))
-    store.prune(claim, 10, keep_blobs=[BLOB, *(f"b{seq}" for seq in range(5, 30))])
-    names = [BLOB, *(f"b{seq}" for seq in range(1, 30))]
-
-    store.copy("t", "u", at=AT)
-    mine, copied = store.load("t"), store.load("u")
-
-    assert copied[1:] == mine[1:]
-    assert (copied.head.seq, copied.head.first, copied.head.owned) == (29, 11, False)
-    assert [store.load("u", upto=upto).snapshot for upto in (10, 15, 25)] == [
-        store.load("t", upto=upto).snapshot for upto in (10, 15, 25)
-    ]
-    assert list(store.records("u")) == list(store.records("t"))
-    assert store.blobs("u", names) == store.blobs("t", names)
-    assert set(store.blobs("u", names)) == {BLOB, *(f"b{seq}" for seq in range(5, 30))}
-    assert {record.body for record in plain.records("u")}.isdisjoint(record.body for record in plain.records("t"))
-
-
-def test_a_copy_of_a_copy_and_of_a_thread_after_a_new_claim_has_all_blobs(store):
+def test_names_are_listed_over_commits_and_claims(store):
+    """More pages than are read in one call."""
     store.release(filled(store))
     claim = store.claim("t", create=False, lease_s=LEASE_S, at=AT)
     for seq in range(2, 90):
         store.commit(claim, Commit(seq - 1, AT, [Record(seq, 1, b"")], blobs={f"b{seq}": b"x"}))
-    store.copy("t", "u", at=AT)
-    store.copy("u", "v", at=AT)
 
-    assert len(store.blobs("v", [BLOB, *(f"b{seq}" for seq in range(2, 90))])) == 89
+    assert set(store._blob_names("t")) == {BLOB, *(f"b{seq}" for seq in range(2, 90))}
 
 
 def test_a_name_is_listed_again_after_a_commit_that_failed(store):
@@ -313,9 +289,8 @@ def test_a_name_is_listed_again_after_a_commit_that_failed(store):
     with pytest.raises(ConflictError):
         store.commit(claim, Commit(7, AT, blobs={"late": b"x"}))
     store.commit(claim, Commit(1, AT, blobs={"late": b"x"}))
-    store.copy("t", "u", at=AT)
 
-    assert store.blobs("u", ["late"]) == {"late": b"x"}
+    assert set(store._blob_names("t")) == {BLOB, "late"}
 
 
 def test_a_thread_made_again_lists_its_blobs_anew(plain, store):
@@ -326,36 +301,4 @@ def test_a_thread_made_again_lists_its_blobs_anew(plain, store):
         other.delete("t")
     assert plain_claim.epoch == filled(store).epoch
 
-    store.copy("t", "u", at=AT)
-
-    assert store.blobs("u", [BLOB]) == EVERYTHING.blobs
-
-
-def test_a_copy_that_fails_leaves_nothing(store, monkeypatch):
-    filled(store)
-
-    def fail(*_):
-        raise RuntimeError("in the middle")
-
-    monkeypatch.setattr(_copying, "some_blobs", fail)
-    with pytest.raises(RuntimeError):
-        store.copy("t", "u", at=AT)
-
-    assert [head.thread for head in store.heads()] == ["t"]
-
-
-def test_a_copy_whose_original_is_pruned_meanwhile_is_refused(store, monkeypatch):
-    claim = filled(store)
-    store.commit(claim, Commit(1, AT, [Record(2, 1, b"b")], snapshot=Saved(2, b"s")))
-    snapshots = _copying.snapshots_of
-
-    def prune_first(given, found):
-        there = snapshots(given, found)
-        store.prune(claim, 2)
-        return there
-
-    monkeypatch.setattr(_copying, "snapshots_of", prune_first)
-    with pytest.raises(ConflictError):
-        store.copy("t", "u", at=AT)
-
-    assert [head.thread for head in store.heads()] == ["t"]
+    assert store._blob_names("t") == [BLOB]

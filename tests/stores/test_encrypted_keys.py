@@ -5,13 +5,21 @@ from __future__ import annotations
 import secrets
 
 import pytest
-from tests.stores.test_encrypted import AT, BLOB, CANARY, KEYS, LEASE_S, filled, path, plain, read_all, refused
+import typing_extensions as te
+from tests.stores.test_encrypted import AT, BLOB, CANARY, KEYS, filled, path, plain, read_all, refused
 
+from graphrt import START, GraphBuilder, Runtime
 from graphrt.stores.encrypted import EncryptedStore
-from graphrt.stores.protocol import Commit, Record, Saved
+from graphrt.stores.protocol import Commit, Record
 
 __all__ = ["path", "plain"]
 pytestmark = pytest.mark.needs("cryptography")
+
+
+class Pages(te.TypedDict, total=False):
+    first: str
+    second: str
+    page: str
 
 
 def test_keys_can_be_rotated(plain):
@@ -28,18 +36,19 @@ def test_keys_can_be_rotated(plain):
     refused(lambda: EncryptedStore(plain, new).load("t"), "missing-key")
 
 
-def written_by_the_first_version(plain, *, named_by):
-    """A thread whose bodies the key k1 sealed, with names that another key made: that was a choice once."""
+def sealing_under_one_key_and_naming_under(named_by, plain):
+    """A store whose bodies the key k1 seals, with names that another key makes."""
     first = EncryptedStore(plain, {**KEYS, **named_by})
     only = EncryptedStore(plain, named_by)
     first._keys._naming, first._keys._mark = only._keys._naming, only._keys._mark  # type: ignore[misc]
-    first.release(filled(first))
+    return first
 
 
 def test_key_that_made_names_is_missed_before_blobs_are(plain):
     """Without it no blob would be found; whoever reads anything of the thread hears of it."""
     names = {"k0": secrets.token_bytes(32)}
-    written_by_the_first_version(plain, named_by=names)
+    first = sealing_under_one_key_and_naming_under(names, plain)
+    first.release(filled(first))
 
     error = refused(lambda: EncryptedStore(plain, KEYS).load("t"), "missing-key")
     assert "names of large values" in error.what
@@ -68,27 +77,27 @@ def test_key_that_is_added_hides_nothing(plain, new, current):
 @pytest.mark.parametrize("names", ["own", "of another key"])
 def test_key_is_retired_by_copying(plain, names):
     """The first key, too, and one that only made names: the copy has nothing of them, whatever was pruned meanwhile."""
-    old = dict(KEYS)
-    if names == "own":
-        EncryptedStore(plain, KEYS).release(filled(EncryptedStore(plain, KEYS)))
-    else:
+    old, first = dict(KEYS), EncryptedStore(plain, KEYS)
+    if names == "of another key":
         old["k0"] = secrets.token_bytes(32)
-        written_by_the_first_version(plain, named_by={"k0": old["k0"]})
+        first = sealing_under_one_key_and_naming_under({"k0": old["k0"]}, plain)
+    g = GraphBuilder(Pages)
+    g.add_node("write", lambda state: {"page": f"{len(state)}" * 70_000})
+    graph = g.add_edge(START, "write").compile()
+    Runtime(graph, store=first).run({"first": "F" * 70_000}, thread="t")
     new = {"k2": secrets.token_bytes(32)}
-    both = EncryptedStore(plain, {**old, **new}, current="k2")
-    claim = both.claim("t", create=False, lease_s=LEASE_S, at=AT)
-    both.commit(claim, Commit(1, AT, [Record(2, 1, b"two")], snapshot=Saved(2, b"snap"), blobs={"n": b"new"}))
-    both.prune(claim, 1, keep_blobs=[BLOB, "n"])
-    both.release(claim)
+    runtime = Runtime(graph, store=EncryptedStore(plain, {**old, **new}, current="k2"))
+    runtime.run({"second": "S" * 70_000}, thread="t")
+    assert runtime.prune("t", before=runtime.history("t")[-2].seq) > 0
+    values = runtime.state("t").values
+    states = [(one.seq, one.values) for one in runtime.history("t")]
 
-    both.copy("t", "u", at=AT)
-    both.delete("t")
+    runtime.copy_thread("t", "u")
+    runtime.delete_thread("t")
 
-    alone = EncryptedStore(plain, new)
-    assert [record.body for record in alone.records("u")] == [b"two"]
-    assert alone.blobs("u", [BLOB, "n"]) == {BLOB: CANARY * 50, "n": b"new"}
-    found = alone.load("u", upto=1)
-    assert (found.snapshot, found.meta, found.staged) == (Saved(1, CANARY), CANARY, [])
-    assert alone.load("u").snapshot == Saved(2, b"snap")
-    alone.copy("u", "v", at=AT)
-    assert read_all(alone, "u") == read_all(alone, "v")
+    alone = Runtime(graph, store=EncryptedStore(plain, new))
+    assert alone.state("u").values == values
+    assert [(one.seq, one.values) for one in alone.history("u")] == states
+    alone.copy_thread("u", "v")
+    assert alone.state("v").values == values
+    assert alone.verify().ok

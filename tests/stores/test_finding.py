@@ -234,7 +234,6 @@ class Plain:
             "records",
             "blobs",
             "delete",
-            "copy",
             "prune",
             "close",
         ):

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from graphrt.errors import ConflictError, InputError
-from graphrt.stores.postgres import PostgresStore, _claims, _connection, _statements
-from graphrt.stores.protocol import Commit, Record
+from graphrt.stores.postgres import PostgresStore, _claims, _connection
+from graphrt.stores.protocol import Commit
 
 from . import postgres_server, postgres_support
 from .postgres_support import AT, LONG_S, entry, eventually, seqs, sql, started
@@ -89,7 +89,6 @@ def test_a_thread_whose_owner_was_killed_before_its_first_entry_was_never_there(
         lambda: store.claim("t", create=False, lease_s=LONG_S, at=AT),
         lambda: store.head("t"),
         lambda: store.load("t"),
-        lambda: store.copy("t", "u", at=AT),
     ):
         with pytest.raises(InputError) as caught:
             eventually(call, ConflictError)
@@ -252,34 +251,3 @@ store.close()
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
 
     assert (done.stdout, done.stderr) == ("[b'x', b'parent'] False\n", "")
-
-
-def test_copy_to_an_id_that_is_just_being_deleted_is_made(store, monkeypatch):
-    """Between the copy that found the id taken, and the look at who has it."""
-    for thread in ("t", "u"):
-        store.commit(
-            store.claim(thread, create=True, lease_s=LONG_S, at=AT), Commit(0, AT, [Record(1, 1, b"x")], release=True)
-        )
-    run, gone = store._calls.run, []
-
-    def deleting(connection, statement, *values):
-        if statement is _statements.LOCK and not gone:
-            gone.append(True)
-            store.delete("u")
-        return run(connection, statement, *values)
-
-    monkeypatch.setattr(store._calls, "run", deleting)
-    store.copy("t", "u", at=AT)
-
-    assert gone
-    assert store.head("u").seq == 1
-
-
-def test_a_thread_whose_owner_has_stored_nothing_yet_is_not_copied(url, store):
-    claim = store.claim("t", create=True, lease_s=LONG_S, at=AT)
-
-    with pytest.raises(InputError) as caught:
-        store.copy("t", "u", at=AT)
-    assert caught.value.code == "unknown-thread"
-    store.release(claim)
-    assert sql(url, "SELECT count(*) FROM {s}.thread") == [(0,)]

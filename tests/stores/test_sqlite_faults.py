@@ -110,14 +110,13 @@ def test_commit_is_all_or_nothing_wherever_it_fails(code, after, tmp_path, monke
             store.close()
 
 
-@pytest.mark.parametrize("verb", ["claim", "release", "delete", "copy", "prune", "renew"])
+@pytest.mark.parametrize("verb", ["claim", "release", "delete", "prune", "renew"])
 def test_every_verb_is_all_or_nothing_wherever_it_fails(verb, tmp_path, monkeypatch):
     """An I/O error at any statement of any verb leaves all as it was, and the verb can be repeated."""
     verbs = {
         "claim": lambda store, claim: store.claim("new", create=True, lease_s=60, at=AT),
         "release": lambda store, claim: store.release(claim),
         "delete": lambda store, claim: store.delete("free"),
-        "copy": lambda store, claim: store.copy("t", "copy", at=AT),
         "prune": lambda store, claim: store.prune(claim, 3, keep_blobs=[]),
         "renew": lambda store, claim: store.renew([claim]),
     }
@@ -144,7 +143,7 @@ def test_every_verb_is_all_or_nothing_wherever_it_fails(verb, tmp_path, monkeypa
     assert at > 3
 
 
-@pytest.mark.parametrize("verb", ["claim", "release", "delete", "copy", "prune"])
+@pytest.mark.parametrize("verb", ["claim", "release", "delete", "prune"])
 def test_verb_that_landed_though_its_end_failed_returns(verb, tmp_path, monkeypatch):
     plan = Plan(EIO, after=True)
     plan.install(monkeypatch)
@@ -176,9 +175,6 @@ def test_verb_that_landed_though_its_end_failed_returns(verb, tmp_path, monkeypa
         elif verb == "delete":
             store.delete("free")
             assert [head.thread for head in store.heads()] == ["t"]
-        elif verb == "copy":
-            store.copy("t", "copy", at=AT)
-            assert bodies(store, "copy") == [b"1", b"2", b"3"]
         else:
             assert store.prune(claim, 3) == 3
             assert bodies(store) == []

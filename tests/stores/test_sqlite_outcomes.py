@@ -6,7 +6,6 @@ import pytest
 from tests.stores.support import AT, Plan, bodies, claimed, entry
 
 from graphrt.errors import InputError, StoreError
-from graphrt.stores.memory import MemoryStore
 from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite import SqliteStore
 
@@ -99,29 +98,6 @@ def test_commit_that_released_an_empty_thread_and_landed_returns(tmp_path, monke
 
         assert plan.failed
         assert store.heads() == []
-
-
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_thread_without_entries_is_not_copied(kind, tmp_path):
-    """It is not there for anybody but its owner."""
-    with MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "runs.db") as store:
-        claimed(store, entries=0)
-        with pytest.raises(InputError) as caught:
-            store.copy("t", "u", at=AT)
-
-        assert caught.value.code == "unknown-thread"
-        assert store.heads() == []
-
-
-def test_copy_takes_the_id_of_a_thread_whose_owner_was_lost_before_its_first_entry(tmp_path):
-    with SqliteStore(tmp_path / "runs.db") as store:
-        claimed(store)
-        lost = claimed(store, "u", entries=0, lease_s=0.0)
-        store.copy("t", "u", at=AT)
-
-        assert bodies(store, "u") == [b"1"]
-        with pytest.raises(StoreError, match="void"):
-            store.commit(lost, Commit(1, AT, [entry(2)]))
 
 
 def test_entry_beyond_the_last_number_is_refused(tmp_path):

@@ -182,6 +182,10 @@ def test_copy_refuses_what_fork_refuses(world):
     refused("thread-exists", lambda: runtime.copy_thread("t", "t"), "'t'", error=InputError)
     refused("unknown-thread", lambda: runtime.copy_thread("nobody", "new"), "'nobody'", error=InputError)
     refused("bad-thread", lambda: runtime.copy_thread("t", ""), "empty", error=InputError)
+    claim = world.store.claim("empty", create=True, lease_s=60, at=1.0)  # it has an owner, and no entry yet
+    refused("unknown-thread", lambda: runtime.copy_thread("empty", "new"), "'empty'", error=InputError)
+    refused("thread-exists", lambda: runtime.copy_thread("t", "empty"), "'empty'", error=InputError)
+    world.store.release(claim)
     assert [info.thread for info in runtime.threads()] == ["t"]
 
 

@@ -266,7 +266,7 @@ def copied(config: RunConfig, thread: str, to: str | None) -> str:
     try:
         if claim.head.seq:  # the claim did not create it
             raise thread_exists(target)
-        write_claimed(store, claim, lambda: copy, lambda: some_blobs(store, thread, blobs), at=at)
+        write_claimed(store, claim, lambda: copy, lambda: some_blobs(store, loaded, blobs), at=at)
     finally:
         leases.give_back(store, claim)
     return target

@@ -1,8 +1,8 @@
 """`BlobNames`: the list of a thread's blob names that an encrypted store keeps, itself encrypted.
 
 Blobs are large values, each stored under a name that is derived from its content. An encrypted store writes them under
-an HMAC of these names instead, from which the names cannot be computed. So a copy could not find the blobs without the
-list. The list consists of *pages*: each commit with new blobs appends one, with their names, as a further blob. To
+an HMAC of these names instead, from which the names cannot be computed. The list says which names they have, for an
+erasure and for `verify`. It consists of *pages*: each commit with new blobs appends one, with their names, as a further blob. To
 *seal* is to encrypt under the store's current key; the `Keyring` seals, opens, and computes the HMACs.
 """
 

@@ -3,8 +3,8 @@
 A thread becomes visible with its first entry. Blobs are therefore written before it, in commits without records. One
 commit then writes the records, the newest snapshot, meta and staged bodies, so that no reader sees half of a thread.
 
-This module has only the order of these steps. File formats and SQL do not belong here. It serves the copies of an
-encrypted store, imports of exported threads, and threads that are restored from an audit log.
+This module has only the order of these steps. File formats and SQL do not belong here. It serves copies,
+imports of exported threads, and threads that are restored from an audit log.
 
 Terms: a *record* has the journal entries of one commit, `seq` is the number of an entry, and a *snapshot* is the state
 after an entry. *Staged* bodies are outcomes of tasks whose superstep is not committed yet. *Meta* are facts about the
@@ -14,12 +14,13 @@ thread as a whole. *Blobs* are large values under names derived from their conte
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from graphrt.errors import ConflictError, InputError, StoreError
+from graphrt.errors._codes.stores import STORE_DAMAGED
 from graphrt.errors._codes.threads import PRUNED_WHILE_READ
 from graphrt.stores import _refusals
-from graphrt.stores.ids import check_id
 from graphrt.stores.labels import finder, finds
 from graphrt.stores.protocol import Claim, Commit, Head, Labels, Loaded, Question, Record, Saved, Store
 
@@ -40,29 +41,6 @@ class Whole(NamedTuple):
     """All records, in order."""
     questions: Sequence[Question] = ()
     """The open questions, as they are listed."""
-
-
-def copy_thread(store: Store, thread: str, to: str, *, at: float, blobs: Callable[[], Iterable[str]]) -> None:
-    """Write everything of *thread* under the id *to* of the same store. If that fails, *to* is removed again.
-
-    Args:
-        store: The store.
-        thread: Id of the thread.
-        to: Id of the copy.
-        at: Seconds since the epoch: the creation time of *to*, and the time of its last commit.
-        blobs: Returns the names of the thread's blobs. Called after the entries were read, so that no blob that they
-            name is missing.
-
-    Raises:
-        InputError: There is no thread *thread*, or *to* exists (`thread-exists`).
-        ConflictError: *thread* was pruned or deleted while it was read.
-        StoreError: The store failed. If *to* could not be removed either, a note on the error says so.
-    """
-    check_id(to)
-    found = store.load(thread)
-    write_thread(
-        store, to, lambda: whole_of(store, found), lambda: some_blobs(store, thread, blobs()), made_at=at, at=at
-    )
 
 
 def whole_of(store: Store, found: Loaded) -> Whole:
@@ -212,11 +190,17 @@ def _claim_new(store: Store, to: str, at: float) -> Claim:
 def records_of(store: Store, found: Loaded) -> Iterator[Record]:
     """Yield all records of the thread, up to the last entry that *found*, the thread as it was loaded, has.
 
+    Those after its newest snapshot are taken from *found*: they are in memory already.
+
     Raises:
         ConflictError: Records were pruned or deleted since *found* was loaded.
     """
     thread, end, seq = found.head.thread, found.head.seq, found.head.first - 1
-    for record in store.records(thread, after=seq, upto=end):
+    newest = found.snapshot.seq if found.snapshot is not None else seq
+    older = store.records(thread, after=seq, upto=newest) if newest > seq else ()
+    for record in chain(older, found.records):
+        if record.seq <= seq:  # it goes on after the snapshot, so it is in both
+            continue
         if record.seq - record.count != seq:  # records before this one were removed meanwhile
             break
         seq = record.seq
@@ -236,10 +220,41 @@ def snapshots_of(store: Store, found: Loaded) -> dict[int, bytes]:
     return there
 
 
-def some_blobs(store: Store, thread: str, names: Iterable[str]) -> Iterator[dict[str, bytes]]:
-    """Yield the named blobs, at most 8 at a time, since their sizes are not known before they are read."""
+def some_blobs(store: Store, found: Loaded, names: Iterable[str], *, most: int = 8) -> Iterator[dict[str, bytes]]:
+    """Yield the named blobs, at most *most* at a time, since their sizes are not known before they are read.
+
+    Args:
+        store: The store.
+        found: The thread as it was loaded, before the entries were read that name the blobs.
+        names: Names of blobs.
+        most: How many of them are in memory together.
+
+    Raises:
+        ConflictError: One is missing, and the thread was pruned, deleted or written to since it was loaded.
+        StoreError: One is missing from the thread, which did not change: it is damaged.
+    """
+    thread = found.head.thread
     wanted = list(names)
-    for at in range(0, len(wanted), 8):
-        found = store.blobs(thread, wanted[at : at + 8])
-        if found:
-            yield found
+    for at in range(0, len(wanted), most):
+        part = wanted[at : at + most]
+        there = store.blobs(thread, part)
+        for name in part:
+            if name not in there:
+                raise _without_blob(store, found, name)
+        yield there
+
+
+def _without_blob(store: Store, found: Loaded, name: str) -> StoreError:
+    """Return the error for a blob that is not in the thread, which was loaded as *found*."""
+    thread, first, end = found.head.thread, found.head.first, found.head.seq
+    try:
+        now = store.head(thread)
+    except InputError:  # it was deleted
+        return PRUNED_WHILE_READ(thread=thread, last=0, end=end)
+    if (now.first, now.seq) != (first, end):  # a prune or an erasure deleted the blob
+        return PRUNED_WHILE_READ(thread=thread, last=first - 1, end=end)
+    return STORE_DAMAGED(
+        problem=f"A large value of thread {thread!r} is missing: {name}",
+        fix="Call verify() to see what else is damaged; restore the database from a backup.",
+        thread=thread,
+    )

@@ -13,10 +13,10 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from graphrt.errors._codes.stores import EXPORT_DECRYPTED, STORE_DAMAGED
+from graphrt.errors._codes.stores import EXPORT_DECRYPTED
 from graphrt.stores import _archive as archive
 from graphrt.stores._archive import Frame
-from graphrt.stores._copying import Whole, listed, records_of, snapshots_of, write_thread
+from graphrt.stores._copying import Whole, listed, records_of, snapshots_of, some_blobs, write_thread
 from graphrt.stores._sealing import refuse_sealed
 from graphrt.stores.ids import check_id, shared_id, tenant_of
 from graphrt.stores.protocol import Head, Loaded, Record, Store
@@ -92,15 +92,9 @@ def _write(store: Store, loaded: Loaded, file: IO[bytes]) -> None:
         plain(record.body)
         writer.record(record)
     # Blobs come last, because only the bodies name them; one at a time, because they are large.
-    for name in sorted(named):
-        blob = store.blobs(thread, [name]).get(name)
-        if blob is None:
-            raise STORE_DAMAGED(
-                problem=f"A large value of thread {thread!r} is missing: {name}",
-                fix="Call verify() to see what else is damaged; restore the database from a backup.",
-                thread=thread,
-            )
-        writer.frame(Frame(archive.BLOB, name=name.encode(), body=blob))
+    for some in some_blobs(store, loaded, sorted(named), most=1):
+        for name, blob in some.items():
+            writer.frame(Frame(archive.BLOB, name=name.encode(), body=blob))
     writer.end()
 
 

@@ -26,7 +26,6 @@ from typing import Final, NoReturn, final
 from graphrt._forks import Home, OwnLock
 from graphrt.stores import _refusals
 from graphrt.stores._blob_names import BlobNames
-from graphrt.stores._copying import copy_thread
 from graphrt.stores._sealing import Keyring
 from graphrt.stores._verifying import listed
 from graphrt.stores.labels import Asked, QuestionFilter, ThreadFilter, finder
@@ -59,8 +58,8 @@ class EncryptedStore(StoreVerbs):
     chained journals are for that.
 
     Blobs are stored under an HMAC of thread and name, so that equal values cannot be recognised. Their names are listed
-    in further blobs, one for each commit with new blobs, so that a copy finds them. A copy is encrypted anew under its
-    own id. It becomes visible in one transaction, and is removed again if it cannot be completed.
+    in further blobs, one for each commit with new blobs, for erasures and `verify`. A copy of a thread, made by
+    `Runtime.copy_thread`, is encrypted anew under its own id.
 
     Args:
         store: Any store. It is closed together with this one.
@@ -293,18 +292,6 @@ class EncryptedStore(StoreVerbs):
     def delete_schedule(self, name: str) -> bool:
         """Delete the schedule; return False if there was none."""
         return schedulable(self._store).delete_schedule(name)
-
-    def copy(self, thread: str, to: str, *, at: float) -> None:
-        """Copy the thread with everything stored of it to the id *to*, sealed anew. See `Store.copy`."""
-        # The inner store's own `copy` would not do: bodies are bound to the id of their thread.
-
-        def blobs() -> list[str]:
-            """Return the names of the thread's blobs. `copy_thread` calls it after it has read the entries."""
-            names = BlobNames(self._keys, thread, self._lock.home)
-            names.read(self._store)
-            return sorted(names.known)
-
-        copy_thread(self, thread, to, at=at, blobs=blobs)
 
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
         """Delete the entries up to *upto*, which has a snapshot, and all blobs but *keep_blobs*. See `Store.prune`."""

@@ -173,26 +173,6 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
             del self._threads[thread]
             self._board.forget([thread])
 
-    def copy(self, thread: str, to: str, *, at: float) -> None:
-        """Copy the thread with everything stored of it to the id *to*. See `Store.copy`."""
-        check_id(to)
-        with self._guard:
-            kept = self._get(thread)
-            if not kept.seq:  # a thread without entries counts as never created
-                raise _refusals.unknown_thread(thread)
-            if to in self._threads:
-                raise _refusals.thread_exists(to)
-            # Without a claim, and without mail: letters are for the thread that they were posted to.
-            other = KeptThread(to, at)
-            for name in ("seq", "first", "status", "graph", "meta", "labels"):
-                setattr(other, name, getattr(kept, name))
-            other.records = kept.records.copy()
-            other.snapshots = kept.snapshots.copy()
-            other.staged = kept.staged.copy()
-            other.blobs = kept.blobs.copy()
-            other.questions = kept.questions.copy()
-            self._threads[to] = other
-
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
         """Delete the entries up to *upto*, which has a snapshot, and all blobs but *keep_blobs*. See `Store.prune`."""
         keep = None if keep_blobs is None else set(keep_blobs)

@@ -301,22 +301,6 @@ class Store(Protocol):
         """
         ...
 
-    def copy(self, thread: str, to: str, *, at: float) -> None:
-        """Copy the thread with its records, snapshots, staged bodies, blobs, meta, status and graph to the id *to*.
-
-        A thread may be copied while it is held. The copy is free. Its bytes are those of the thread, so a chained thread
-        does not name its copy: `Runtime.copy_thread` writes one that does, and readers refuse this one (decision 0204).
-
-        Args:
-            thread: Id of the thread to copy.
-            to: Id of the copy.
-            at: Time of the copy's creation, in seconds since the epoch.
-
-        Raises:
-            InputError: There is no such thread, or *to* exists (`thread-exists`).
-        """
-        ...
-
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
         """Delete the records whose entries are all numbered *upto* or less, and the snapshots before *upto*.
 
@@ -383,7 +367,7 @@ class Erasable(Store, Protocol):
 
 # fmt: off
 METHODS: Final = (
-    "claim", "renew", "release", "commit", "head", "heads", "load", "records", "blobs", "delete", "copy", "prune",
+    "claim", "renew", "release", "commit", "head", "heads", "load", "records", "blobs", "delete", "prune",
     "close",
 )
 # fmt: on

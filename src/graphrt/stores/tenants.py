@@ -361,11 +361,6 @@ class TenantStore(StoreVerbs):
         gone = self._mapped(lambda: delete_many(self._store, shared, updated_before=updated_before))
         return [thread.removeprefix(self._prefix) for thread in gone]
 
-    def copy(self, thread: str, to: str, *, at: float) -> None:
-        """Copy the thread with everything stored of it to the tenant's id *to*. See `Store.copy`."""
-        shared, other = self.shared_id(thread), self._new_id(to)
-        self._mapped(lambda: self._store.copy(shared, other, at=at))
-
     # Private methods that only some stores have. There is no `_survey`, by which `verify` lists what is in a store: that
     # of the shared store lists threads of other tenants.
 

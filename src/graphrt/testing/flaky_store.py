@@ -182,9 +182,6 @@ class FlakyStore:
     def delete(self, thread: str) -> None:
         self._do("delete", thread)
 
-    def copy(self, thread: str, to: str, *, at: float) -> None:
-        self._do("copy", thread, to, at=at)
-
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
         count: int = self._do("prune", claim, upto, keep_blobs=keep_blobs)
         return count

@@ -36,15 +36,6 @@ LABEL_PARTS: Final = {
 """Statements that read the thread's row as `it`, like those of `_statements`. `unlist` deletes the questions that are
 not open any more, and `list` inserts or updates the others."""
 
-COPY_LABELS: Final = (
-    "l AS (INSERT INTO {s}.label (no, tenant, title, folded, tags)"
-    " SELECT it.no, %(tenant)s::text, o.title, o.folded, coalesce(o.tags, '{{}}') FROM it, f"
-    " LEFT JOIN {s}.label o ON o.no = f.no WHERE o.no IS NOT NULL OR %(tenant)s::text IS NOT NULL),"
-    f" q AS (INSERT INTO {{s}}.question (no, tenant, {_COLUMNS}) SELECT it.no, %(tenant)s::text,"
-    f" {', '.join(f'o.{name}' for name in _COLUMNS.split(', '))} FROM it, f JOIN {{s}}.question o ON o.no = f.no)"
-).replace("'{{}}'", "'{}'")
-"""Parts of the statement that copies the thread `f` to `it`."""
-
 
 def label_parts(commit: Commit, thread: str) -> list[tuple[str, list[Any], int]]:
     """Return what *commit* to *thread* writes of labels and questions.

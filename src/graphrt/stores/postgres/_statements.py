@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 from graphrt.stores._label_rows import load_tags
 from graphrt.stores.ids import tenant_of
 from graphrt.stores.mail import BEGINS
-from graphrt.stores.postgres._labels import COPY_LABELS, LABEL_PARTS, label_parts
+from graphrt.stores.postgres._labels import LABEL_PARTS, label_parts
 from graphrt.stores.postgres._mail_parts import DUE_BY_MAIL, MAIL_PARTS, mail_parts
 from graphrt.stores.postgres._texts import to_bytes, to_text
 from graphrt.stores.protocol import Commit, Head, Loaded, Record, Saved
@@ -361,21 +361,6 @@ PAGE: Final = (
 BLOBS: Final = (
     "SELECT b.name, b.body FROM {s}.thread t JOIN {s}.blob b ON b.no = t.no"
     " WHERE t.id = %s AND b.name = ANY (%s::bytea[])"
-)
-COPY: Final = (
-    "WITH f AS (SELECT * FROM {s}.thread WHERE id = %(thread)s AND seq > 0), it AS (INSERT INTO {s}.thread (id, seq,"
-    " first, epoch, token, generation, fence, created_at, updated_at, status, graph, rank, holder, held_since,"
-    " lease_until) SELECT %(to)s, seq, first, 0, %(token)s, generation, 0, %(at)s, %(at)s, status, graph, rank, '', clock_timestamp(),"
-    " 'epoch' FROM f ON CONFLICT (id) DO NOTHING RETURNING no),"
-    " a AS (INSERT INTO {s}.record SELECT it.no, r.seq, r.count, r.body, r.seal"
-    " FROM it, f JOIN {s}.record r ON r.no = f.no),"
-    " b AS (INSERT INTO {s}.staged (no, generation, key, body) SELECT it.no, s.generation, s.key, s.body FROM it,"
-    " f JOIN {s}.staged s ON s.no = f.no AND s.generation = f.generation ORDER BY s.place),"
-    " c AS (INSERT INTO {s}.snapshot SELECT it.no, s.seq, s.body FROM it, f JOIN {s}.snapshot s ON s.no = f.no),"
-    " d AS (INSERT INTO {s}.blob SELECT it.no, b.name, b.body FROM it, f JOIN {s}.blob b ON b.no = f.no),"
-    " e AS (INSERT INTO {s}.meta SELECT it.no, m.body FROM it, f JOIN {s}.meta m ON m.no = f.no),"
-    f" {COPY_LABELS}"
-    " SELECT no FROM it"
 )
 PRUNE: Final = (
     "WITH a AS (DELETE FROM {s}.record WHERE no = %(no)s AND seq <= %(upto)s RETURNING seq),"

@@ -17,7 +17,7 @@ from typing import Any, Final, final
 
 from graphrt.errors import ConflictError, StoreError
 from graphrt.stores import _refusals
-from graphrt.stores.ids import check_id, tenant_of
+from graphrt.stores.ids import check_id
 from graphrt.stores.postgres import _claims, _statements, _url
 from graphrt.stores.postgres._calls import Calls
 from graphrt.stores.postgres._claims import PostgresClaim
@@ -252,7 +252,7 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
                 if row is None:
                     return again  # in a repetition: deleted before the connection was lost
                 # The server caches its list of backends at the first look in a transaction. Drop it, so that `seen`
-                # looks after the lock, for which this may have waited. In `copy` the first look comes then anyway.
+                # looks after the lock, for which this may have waited.
                 connection.execute(_statements.LOOK_AGAIN.encode())
                 seen = _claims.seen(self._calls, connection, row[0])
                 if seen is not None and seen.lives:
@@ -285,32 +285,6 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         self._calls.call(work, "delete threads")
         self.forget_live(gone)
         return gone
-
-    def copy(self, thread: str, to: str, *, at: float) -> None:
-        """Copy the thread with everything stored of it to the id *to*. See `Store.copy`."""
-        check_id(to)
-        self._head(thread)
-        token = self._calls.token()
-        values = {"thread": thread, "to": to, "at": at, "token": token, "tenant": tenant_of(to)}
-
-        def work(connection: Connection, _: bool) -> bool:  # noqa: FBT001
-            # Again if *to* has just become free: its thread was deleted, or its owner died before the first entry.
-            for _try in range(3):
-                if self._calls.run(connection, _statements.COPY, values).rowcount:
-                    return True
-                with connection.transaction():
-                    row = self._calls.run(connection, _statements.LOCK, [to]).fetchone()
-                    seen = _claims.seen(self._calls, connection, row[0]) if row else None
-                    if row and seen:
-                        if seen.token == token:  # our own copy, made before the connection was lost
-                            return True
-                        if seen.seq or seen.lives:
-                            raise _refusals.thread_exists(to)
-                        self._calls.run(connection, _statements.FORGET, {"no": row[0]})
-            return False
-
-        if not self._calls.call(work, f"copy thread {thread!r}"):  # it is gone, or has an owner and no entries yet
-            raise _refusals.thread_exists(to) if self._head(thread)[0].seq else _refusals.unknown_thread(thread)
 
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
         """Delete the entries up to *upto*, which has a snapshot, and all blobs but *keep_blobs*. See `Store.prune`."""

@@ -104,18 +104,3 @@ def forget(db: Connection, no: int) -> None:
         db.execute(_FORGET_TAGS, (no,))
     db.execute(_FORGET_LABEL, (no,))
     db.execute(_FORGET_QUESTIONS, (no,))
-
-
-def duplicate(db: Connection, no: int, to: int, thread: str) -> None:
-    """Copy labels and questions of the thread numbered *no* to the new thread *thread*, which is numbered *to*.
-
-    The tenant is not copied: it is that of the new id.
-    """
-    found = db.execute("SELECT title, tags FROM label WHERE no = ?", (no,)).fetchall()
-    if found:
-        put_labels(db, to, thread, Labels(found[0][0], load_tags(found[0][1])))  # sets the rank to 0
-    db.execute("UPDATE thread SET rank = (SELECT rank FROM thread WHERE no = ?) WHERE no = ?", (no, to))
-    db.execute(
-        f"INSERT INTO question(no, tenant, {QUESTION}) SELECT ?, ?, {QUESTION} FROM question WHERE no = ?",  # noqa: S608
-        (to, tenant_of(thread), no),
-    )

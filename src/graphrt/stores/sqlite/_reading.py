@@ -1,4 +1,4 @@
-"""SQL of the SQLite store for reading threads, and for copying, pruning and removing them as a whole.
+"""SQL of the SQLite store for reading threads, and for pruning and removing them as a whole.
 
 All functions run on an open connection, inside a transaction of the caller. They do not check who owns a thread. The
 tables are explained in `_schema`; the types of rows are checked by `_rows` before they are returned.
@@ -253,20 +253,6 @@ def forget(db: Connection, no: int) -> None:
     db.execute("DELETE FROM record WHERE key > ? AND key < ?", (no * SPAN, (no + 1) * SPAN))
     db.execute("DELETE FROM part WHERE no = ?", (no,))
     db.execute("DELETE FROM thread WHERE no = ?", (no,))
-
-
-def duplicate(db: Connection, no: int, to: int) -> None:
-    """Copy all records, and all parts but letters, of the thread numbered *no* to the new thread numbered *to*."""
-    db.execute(
-        "INSERT INTO record(key, count, body, seal) SELECT key + ?, count, body, seal FROM record"
-        " WHERE key > ? AND key < ? ORDER BY key",
-        ((to - no) * SPAN, no * SPAN, (no + 1) * SPAN),
-    )
-    db.execute(
-        "INSERT INTO part(no, kind, name, place, body) SELECT ?, kind, name, place, body FROM part"
-        " WHERE no = ? AND kind < ?",
-        (to, no, MAIL),  # the kinds from MAIL on are letters, which are for the thread that they were posted to
-    )
 
 
 def prune(db: Connection, row: Row, upto: int, keep: set[str] | None) -> int:

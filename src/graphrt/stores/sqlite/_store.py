@@ -140,8 +140,7 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
             elif not create:
                 raise _refusals.unknown_thread(thread)
             else:
-                # No entries: the last one is 0, the oldest 1. The claim is its first (epoch 1), its graph is not known.
-                no, staged = writing.make(db, thread, 0, 1, 1, "new", "", at, at, until_s, owner), 0
+                no, staged = writing.make(db, thread, at, until_s, owner), 0
             summary = head(reading.existing(reading.row_by_no(db, no)), owned=True)
             claim = SqliteClaim(summary, lease_s, no, self._file.owner.token, staged, former)
             self._file.giving[no] = claim.epoch  # another write of this transaction must see the thread as held

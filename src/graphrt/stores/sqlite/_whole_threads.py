@@ -1,4 +1,4 @@
-"""The methods of `SqliteStore` that delete, copy or prune whole threads, back up the file, or survey it.
+"""The methods of `SqliteStore` that delete or prune whole threads, back up the file, or survey it.
 
 A thread has entries, numbered from 1, in records, which are the stored form of commits. `no` is its number. A *prune*
 deletes its oldest records; `first` is the oldest entry that is left. A *claim* is the right to write a thread; while a
@@ -24,7 +24,6 @@ from graphrt.stores import _refusals
 from graphrt.stores._owners import now_s
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Claim, Commit, Record
-from graphrt.stores.sqlite import _labels as labels
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite import _writing as writing
 from graphrt.stores.sqlite._backup import backup
@@ -96,33 +95,6 @@ class WholeThreads(Holding, StoreVerbs):
         )
         self._live.forget([row.id for row in gone])
         return [row.id for row in gone]
-
-    def copy(self, thread: str, to: str, *, at: float) -> None:
-        """Copy the thread with everything stored of it to the id *to*. See `Store.copy`."""
-        check_id(thread)
-        check_id(to)
-
-        def work(db: Connection) -> int:
-            row, _ = self._there(db, thread)  # also a thread that is held may be copied
-            if not row.seq:  # its owner has written no entry yet, so there is nothing to copy
-                raise _refusals.unknown_thread(thread)
-            other = reading.row_by_id(db, to)
-            if other is not None:
-                if other.seq or self._lives(other):
-                    raise _refusals.thread_exists(to)
-                reading.forget(db, other.no)  # its owner died before the first entry
-            # Epoch 0, no lease and no owner: the copy was never claimed. It is created and updated at *at*.
-            no = writing.make(db, to, row.seq, row.first, 0, row.status, row.graph, at, at, None, None)
-            reading.duplicate(db, row.no, no)
-            labels.duplicate(db, row.no, no, to)
-            return no
-
-        self._file.write(
-            work,
-            landed=lambda db, no: reading.row_by_no(db, no) is not None,
-            kept=lambda: f"there is no copy of thread {thread!r}",
-            thread=thread,
-        )
 
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
         """Delete the records up to the entry *upto*, which must have a snapshot. See `Store.prune`.

@@ -29,9 +29,10 @@ from graphrt.stores.sqlite._schema import BLOB, MAIL, META, SNAPSHOT, SPAN, STAG
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
+# No entries: the last one is 0, the oldest 1. The claim is its first (epoch 1), its graph is not known.
 _MAKE: Final = (
     "INSERT INTO thread(id, seq, first, epoch, turn, status, graph, created_at, updated_at, lease, owner)"
-    " VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?)"
+    " VALUES (?1, 0, 1, 1, 0, 'new', '', ?2, ?2, ?3, ?4)"
 )
 _TAKE: Final = "UPDATE thread SET epoch = epoch + 1, turn = 0, lease = ?, owner = ? WHERE no = ?"
 # A commit's conditions are in the WHERE clause: a void claim or another position changes no row. Most commits change
@@ -96,21 +97,23 @@ class SqliteClaim(Claim):
         """The place of the next body to stage; 0 if none is staged."""
 
 
-def make(db: Connection, *values: object) -> int:
-    """Create a thread, by a claim or as a copy, and return its number.
+def make(db: Connection, thread: str, at: float, until_s: float, owner: str) -> int:
+    """Create the thread *thread*, without entries and claimed for the first time, and return its number.
 
     Args:
         db: The connection.
-        values: Id, seq (last entry), first (oldest entry), epoch, status, graph, creation time, update time, end of the
-            lease, and owner; see `_MAKE`. The last two are None for a copy, which nothing owns.
+        thread: Its id.
+        at: Its creation time, in seconds since the epoch.
+        until_s: The end of its lease, by the clock of leases.
+        owner: Its owner (as JSON).
 
     Raises:
         StoreError: The file has had as many threads as it can number.
     """
-    no = db.execute(_MAKE, values).lastrowid
+    no = db.execute(_MAKE, (thread, at, until_s, owner)).lastrowid
     if no is None or no > THREADS:  # the error rolls the transaction back
         raise TOO_MANY_THREADS(most=THREADS)
-    tenant = tenant_of(str(values[0]))  # the tenant is part of the id; its row lets searches find the thread
+    tenant = tenant_of(thread)  # the tenant is part of the id; its row lets searches find the thread
     if tenant is not None:
         labels.put_tenant(db, no, tenant)
     return no

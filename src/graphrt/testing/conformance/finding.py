@@ -162,17 +162,6 @@ def the_inbox_is_filtered(w: World, store: Findable) -> None:
     same(item.question, store.questions("b")[0], "question")
 
 
-def a_copy_has_labels_and_questions(w: World, store: Findable) -> None:
-    """A copy has title, tags and open questions of its source, and keeps them when the source is deleted."""
-    _asked(w)
-    w.store.copy("a", "z", at=AT + 90)
-    w.store.delete("a")
-    same(_labels(w.store.head("z")), ("The price", ["x", "y"]), "labels of the copy")
-    same([one.place for one in store.questions("z")], ["q", "r"], "questions of the copy")
-    same(_ids(store, tags=frozenset({"y"})), ["z"], "threads with a tag")
-    same([one.head.thread for one in store.inbox(QuestionFilter())], ["b", "z", "z", "c"], "inbox")
-
-
 def a_deleted_thread_leaves_no_labels(w: World, store: Findable) -> None:
     """A thread with the id of a deleted one has none of its labels and questions."""
     _asked(w)
@@ -184,13 +173,12 @@ def a_deleted_thread_leaves_no_labels(w: World, store: Findable) -> None:
 
 
 def a_tenant_has_its_own_threads(w: World, store: Findable) -> None:
-    """A thread whose id names a tenant is found by the tenant, as are its questions, and so is a copy."""
+    """A thread whose id names a tenant is found by the tenant, as are its questions."""
     if getattr(w.store, "tenant", None) is not None:
         return
-    for thread in ("acme~a", "a", "acme2~a"):
+    for thread in ("acme~a", "a", "acme2~a", "acme~b"):
         commit = Commit(0, AT, [entry(1)], questions=[_question("q")], release=True)
         w.store.commit(w.claim(thread), commit)
-    w.store.copy("a", "acme~b", at=AT)
     same(_ids(store, tenant="acme"), ["acme~a", "acme~b"], "threads of the tenant")
     same([head.tenant for head in w.store.heads()], ["acme", None, "acme2", "acme"], "tenants")
     asked = store.inbox(QuestionFilter(tenant="acme"))

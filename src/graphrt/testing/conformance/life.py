@@ -65,8 +65,6 @@ def bad_ids_are_not_read(w: World) -> None:
         "load": w.store.load,
         "records": lambda each: list(w.store.records(each)),
         "delete": w.store.delete,
-        "copy": lambda each: w.store.copy(each, "u", at=AT),
-        "copy to": lambda each: w.store.copy("t", each, at=AT),
     }
     for name, call in calls.items():
         for thread in _BAD:

@@ -93,14 +93,11 @@ def unknown_threads_get_no_mail(w: World, store: Postable) -> None:
 
 
 def mail_goes_with_its_thread(w: World, store: Postable) -> None:
-    """Deleting a thread deletes its letters and what is remembered of them; a copy gets neither."""
+    """Deleting a thread deletes its letters and what is remembered of them."""
     w.thread("t")
     store.post("t", "taken", b"x")
     _take(w, "t", store.mail("t"))
     store.post("t", "waits", b"x")
-    w.store.copy("t", "copy", at=AT)
-    same(store.mail("copy"), [], "mail of the copy")
-    same(store.post("copy", "taken", b"x"), True, "a letter to the copy")
     w.store.delete("t")
     w.thread("t")
     same(store.mail("t"), [], "mail of a thread with the id of a deleted one")
@@ -233,8 +230,6 @@ def threads_of_a_higher_priority_are_due_first(w: World, store: Postable) -> Non
     same(claim.head.priority, -3, "the priority in a claim")
     w.store.commit(claim, Commit(1, AT, labels=Labels("named", frozenset(), 6), release=True))
     same(_due(store, limit=3), ["f", "mailed", "c"], "threads that are due after a change")
-    w.store.copy("d", "copy", at=AT)
-    same(w.store.head("copy").priority, 5, "the priority of a copy")
 
 
 def mail_outlives_reopening(w: World, store: Postable) -> None:

@@ -83,14 +83,6 @@ def a_deletion_is_durable(w: World) -> None:
     refused(InputError, lambda: w.store.head("a"), "head of the deleted thread", code="unknown-thread")
 
 
-def a_copy_is_durable(w: World) -> None:
-    """A copy is there after reopening."""
-    w.thread("a", entries=3)
-    w.store.copy("a", "b", at=AT)
-    w.reopen()
-    same((w.bodies("b"), [head.thread for head in w.store.heads()]), ([b"1", b"2", b"3"], ["a", "b"]), "copy")
-
-
 def a_prune_is_durable(w: World) -> None:
     """Pruned records stay removed after reopening."""
     claim = w.claim()

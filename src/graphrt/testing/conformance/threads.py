@@ -1,4 +1,4 @@
-"""Clauses on threads that a `Runtime` drives: values of more than 64 KiB come back from every verb.
+"""Clauses on threads that a `Runtime` drives: large values come back from every verb, and a copy has everything.
 
 The other modules check one rule at a time. These run a graph on the store, which needs all rules at once.
 """
@@ -10,6 +10,8 @@ from typing import Annotated, Any, Final
 import typing_extensions as te
 
 from graphrt.reducers import append
+from graphrt.stores.labels import finds
+from graphrt.stores.mail import postable, posts
 from graphrt.testing.conformance._world import AT, World, holds, same
 
 _HALF: Final = 40_000
@@ -61,6 +63,35 @@ def staged_large_values_come_back(w: World) -> None:
         same(end["page"], "P" * 2 * _HALF, f"page of {thread}")
 
 
+def a_copy_has_everything_and_is_apart(w: World) -> None:
+    """A copy of a pruned, paused thread has its state, entries, questions, labels and priority, and outlives it."""
+    runtime = _runtime(w)
+    runtime.run({"log": [], "page": "J"}, thread="t")
+    runtime.resume("t", "yes")
+    runtime.run({"log": []}, thread="t")
+    runtime.prune("t", before=runtime.history("t")[1].seq)
+    if finds(w.store):
+        runtime.label("t", title="Pages", add_tags=["x"], priority=3)
+    if posts(w.store):
+        runtime.signal("t", "news", 1)
+    wanted = _seen(runtime, "t")
+    runtime.copy_thread("t", "a")
+    runtime.copy_thread("t", "b")
+    same((_seen(runtime, "a"), _seen(runtime, "t")), (wanted, wanted), "the copy, and the thread after it was copied")
+    same([info.thread for info in runtime.threads()], ["t", "a", "b"], "order of the listed threads")
+    if posts(w.store):
+        same((len(postable(w.store).mail("t")), postable(w.store).mail("a")), (1, []), "letters, which are not copied")
+    end = runtime.resume("a", "no").state
+    same((_seen(runtime, "b"), _seen(runtime, "t")), (wanted, wanted), "the others after the copy went on")
+    runtime.delete_thread("t")
+    if w.store.durable:
+        w.reopen()
+    runtime = _runtime(w)
+    same((_seen(runtime, "b"), runtime.state("a").values), (wanted, end), "the copies without the thread")
+    holds(runtime.resume("b", "no").state == end, "both copies end alike")
+    holds(runtime.verify().ok, "the store verifies")
+
+
 def prune_frees_large_values(w: World) -> None:
     """After `prune`, large values that nothing refers to are gone, and the others are there."""
     from graphrt._journal.batch_format import blob_names  # only the journal knows which blobs a body names
@@ -75,6 +106,19 @@ def prune_frees_large_values(w: World) -> None:
     needed = blob_names(loaded.snapshot.body if loaded.snapshot else b"")
     there = set(w.store.blobs("t", named | needed))
     same((there, bool(needed)), (needed, True), "large values after prune")
+
+
+def _seen(runtime: Any, thread: str) -> tuple[Any, ...]:
+    """Return what a user sees of *thread*, without what differs in a copy: its id, and the last entry, which names it."""
+    from graphrt.events import ThreadCopied
+
+    status = runtime.state(thread)
+    (info,) = [one for one in runtime.threads() if one.thread == thread]
+    entries = [(e.seq, e.event) for e in runtime.entries(thread) if not isinstance(e.event, ThreadCopied)]
+    asked = [(one.payload, one.id.partition("/")[2]) for one in status.interrupts]
+    listed = [one.interrupt.payload for one in runtime.inbox() if one.thread == thread] if finds(runtime.store) else []
+    states = [(one.seq, one.values) for one in runtime.history(thread) if one.seq <= entries[-1][0]]
+    return status.values, status.status, asked, listed, entries, states, info.title, info.tags, info.priority
 
 
 def _runtime(w: World) -> Any:

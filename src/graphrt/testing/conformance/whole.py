@@ -1,4 +1,4 @@
-"""Clauses on whole threads: delete, copy and prune, and the independence of threads with similar ids."""
+"""Clauses on whole threads: delete and prune, and the independence of threads with similar ids."""
 
 from __future__ import annotations
 
@@ -75,76 +75,6 @@ def threads_are_apart(w: World) -> None:
         bodies = [f"{name}/{step}".encode() for step in range(2)]
         same((w.bodies(name), w.load(name).meta), (bodies, bodies[1]), f"thread {name[:9]}")
         same([tuple(item) for item in w.load(name).staged], [("0", bodies[0]), ("1", bodies[1])], "staged")
-
-
-def a_copy_has_everything(w: World) -> None:
-    """A copy has the records, snapshots, staged bodies, blobs, meta, status and graph of the thread."""
-    _full(w, "t")
-    w.store.copy("t", "u", at=AT + 70)
-    same(_everything(w, "u")[1:], _everything(w, "t")[1:], "parts of the copy")
-    same([tuple(each) for each in w.store.records("u")], [tuple(each) for each in w.store.records("t")], "records")
-    head, of = w.store.head("u"), w.store.head("t")
-    same((head.thread, head.seq, head.status, head.graph), ("u", of.seq, of.status, of.graph), "head of the copy")
-    same((head.created_at, head.owned), (AT + 70, False), "creation and owner of the copy")
-    same(tuple(w.load("u", upto=3).snapshot or ()), (2, b"s2"), "older snapshot of the copy")
-
-
-def a_copy_is_apart(w: World) -> None:
-    """Writing to a copy does not change its source, and vice versa."""
-    _full(w, "t")
-    w.store.copy("t", "u", at=AT)
-    before = _everything(w, "t")
-    claim = w.claim("u")
-    w.store.commit(claim, _more(b"u"))
-    same(_everything(w, "t"), before, "the thread after a commit to its copy")
-    after = _everything(w, "u")
-    w.store.commit(w.claim("t"), _more(b"t"))
-    same(_everything(w, "u"), after, "the copy after a commit to the thread")
-
-
-def a_copy_outlives_its_thread(w: World) -> None:
-    """A copy stays whole when its source is deleted, and the source when its copy is."""
-    _full(w, "t")
-    w.store.copy("t", "u", at=AT)
-    w.store.copy("t", "v", at=AT)
-    before = _everything(w, "t")[1:]
-    w.store.delete("u")
-    same(_everything(w, "t")[1:], before, "the thread after its copy was deleted")
-    w.store.delete("t")
-    same(_everything(w, "v")[1:], before, "the copy after the thread was deleted")
-
-
-def a_copy_of_no_thread(w: World) -> None:
-    """`copy` of an unknown thread is refused and creates nothing."""
-    refused(InputError, lambda: w.store.copy("t", "u", at=AT), "copy of no thread", code="unknown-thread")
-    same(w.store.heads(), [], "heads")
-
-
-def a_copy_replaces_nothing(w: World) -> None:
-    """`copy` to an id in use, its own or that of another thread, is refused and changes nothing."""
-    _full(w, "t")
-    w.thread("u", entries=1)
-    w.claim("new")
-    for to in ("u", "t", "new"):
-        refused(InputError, partial(w.store.copy, "t", to, at=AT), f"copy to {to}", code="thread-exists")
-    same(w.bodies("u"), [b"1"], "records of the thread that was there")
-
-
-def a_held_thread_can_be_copied(w: World) -> None:
-    """A held thread can be copied; the copy is free."""
-    claim = w.held()
-    w.store.copy("t", "u", at=AT)
-    same((w.store.head("t").owned, w.store.head("u").owned), (True, False), "owned")
-    w.store.commit(claim, Commit(1, AT, [entry(2)]))
-    w.store.commit(w.claim("u"), Commit(1, AT, [entry(2)]))
-
-
-def a_copy_is_listed_last(w: World) -> None:
-    """A copy is listed last, since it is created when it is copied."""
-    w.thread("b")
-    w.thread("c")
-    w.store.copy("b", "a", at=AT)
-    same([head.thread for head in w.store.heads()], ["b", "c", "a"], "ids")
 
 
 def prune_forgets_old_records(w: World) -> None:
@@ -230,12 +160,11 @@ def prune_keeps_the_rest(w: World) -> None:
 
 
 def a_pruned_thread_goes_on(w: World) -> None:
-    """After `prune` the thread accepts the next commit and can be copied."""
+    """After `prune` the thread accepts the next commit."""
     claim = _pruneable(w)
     w.store.prune(claim, 4)
     w.store.commit(claim, Commit(6, AT, [entry(7)]))
-    w.store.copy("t", "u", at=AT)
-    same((w.bodies("u"), w.store.head("u").first), ([b"5", b"6", b"7"], 5), "records and first of the copy")
+    same((w.bodies(), w.store.head("t").first), ([b"5", b"6", b"7"], 5), "records and first")
 
 
 def _full(w: World, thread: str) -> None:
@@ -246,12 +175,6 @@ def _full(w: World, thread: str) -> None:
     )
     last = Commit(2, AT + 3, [Record(4, 2, b"34", b"seal")], stage=[("k", b"v"), ("a", b"w")], snapshot=Saved(4, b"s4"))
     w.store.commit(claim, last._replace(meta=thread.encode(), status="interrupted", graph="g", release=True))
-
-
-def _more(body: bytes) -> Commit:
-    """Return a commit that follows `_full` and changes every part."""
-    last = Commit(4, AT, [entry(5, body)], unstage=True, stage=[("n", body)], snapshot=Saved(5, body))
-    return last._replace(blobs={"c": body}, meta=body, status="failed", graph="h")
 
 
 def _everything(w: World, thread: str) -> tuple[Any, ...]:
