@@ -106,9 +106,7 @@ def _import_quietly() -> LiteLLM:
     try:
         with quiet_import("LiteLLM"):
             module: Any = import_module("litellm")
-            _request_limits.install(ours)
-            _http_exchange.install(ours)
-            _log_quietly()
+            _change()
     except ModuleNotFoundError as error:
         raise MISSING_PACKAGE(user="LiteLLMModel", package=error.name, extra="litellm", value=error.name) from error
     litellm: LiteLLM = module
@@ -120,6 +118,14 @@ def _import_quietly() -> LiteLLM:
     logging.getLogger("LiteLLM").addFilter(_take_unmapped)
     atexit.register(close)  # after the import, so that it runs before litellm's handlers, which find the loop gone
     return litellm
+
+
+@cache
+def _change() -> None:
+    """Apply the changes to litellm and to the transports: once, since an answer must not pass through them twice."""
+    _request_limits.install(ours)
+    _http_exchange.install(ours)
+    _log_quietly()
 
 
 def _log_quietly() -> None:
