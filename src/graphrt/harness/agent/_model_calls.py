@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, final
 
 from graphrt import _retry_policy
 from graphrt._ambient import SLEEP, WATCHER
-from graphrt._usage.amounts import settled
 from graphrt._usage.usage import UNREPORTED
 from graphrt.errors import BadResponseError, HarnessError, InputError, ToolError, a_type
 from graphrt.errors._codes.agents import NOT_A_RESPONSE
-from graphrt.events import Amounts, Usage
+from graphrt.events import Usage
 from graphrt.harness._harness_checks import check_real, usage_problem
 from graphrt.harness._output.exchange import in_words
 from graphrt.harness.agent._digest import of_request
@@ -205,7 +204,9 @@ class Caller:
             return reply
         # A model that reports tokens only has made one call all the same. What it does not report is not estimated.
         usage = reply.usage if reply.usage.calls else replace(reply.usage, calls=1)
-        usage = settled(priced(usage, model.profile), Amounts())
+        usage = priced(usage, model.profile)
+        if not usage.input_tokens and not usage.output_tokens:
+            usage = replace(usage, unreported_calls=usage.calls)
         return replace(reply, usage=usage)
 
 

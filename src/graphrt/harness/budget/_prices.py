@@ -25,7 +25,7 @@ def priced(usage: Usage, profile: ModelProfile) -> Usage:
 
     What was not reported has no price: a usage without tokens is returned as it is.
     """
-    if usage.cost_usd is not None or not usage.total_tokens:
+    if usage.cost_usd is not None or not (usage.input_tokens or usage.output_tokens):
         return usage
     cost = cost_of(profile, usage.input_tokens, usage.output_tokens)
     return usage if cost is None else replace(usage, cost_usd=cost, unpriced_calls=usage.unreported_calls)
