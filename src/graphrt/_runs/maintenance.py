@@ -266,9 +266,10 @@ def copied(config: RunConfig, thread: str, to: str | None) -> str:
     try:
         if claim.head.seq:  # the claim did not create it
             raise thread_exists(target)
-        write_claimed(store, claim, lambda: copy, lambda: some_blobs(store, loaded, blobs), at=at)
-    finally:
+        write_claimed(store, claim, lambda: copy, lambda: some_blobs(store, loaded, blobs), at=at)  # releases it
+    except BaseException:
         leases.give_back(store, claim)
+        raise
     return target
 
 
