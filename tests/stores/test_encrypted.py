@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from graphrt.errors import ConflictError, InputError, MissingExtraError, StoreError
+from graphrt.errors import InputError, MissingExtraError, StoreError
 from graphrt.stores._sealing import Keyring
 from graphrt.stores.encrypted import EncryptedStore
 from graphrt.stores.memory import MemoryStore
@@ -268,37 +268,3 @@ def test_a_missing_package_is_said(plain, monkeypatch):
     with pytest.raises(MissingExtraError) as caught:
         EncryptedStore(plain, KEYS)
     assert "graphrt[crypto]" in caught.value.fix
-
-
-# -------------------------------------------------------------------------------------------------- names of blobs
-
-
-def test_names_are_listed_over_commits_and_claims(store):
-    """More pages than are read in one call."""
-    store.release(filled(store))
-    claim = store.claim("t", create=False, lease_s=LEASE_S, at=AT)
-    for seq in range(2, 90):
-        store.commit(claim, Commit(seq - 1, AT, [Record(seq, 1, b"")], blobs={f"b{seq}": b"x"}))
-
-    assert set(store._blob_names("t")) == {BLOB, *(f"b{seq}" for seq in range(2, 90))}
-
-
-def test_a_name_is_listed_again_after_a_commit_that_failed(store):
-    """What a refused commit would have listed is listed by the next one."""
-    claim = filled(store)
-    with pytest.raises(ConflictError):
-        store.commit(claim, Commit(7, AT, blobs={"late": b"x"}))
-    store.commit(claim, Commit(1, AT, blobs={"late": b"x"}))
-
-    assert set(store._blob_names("t")) == {BLOB, "late"}
-
-
-def test_a_thread_made_again_lists_its_blobs_anew(plain, store):
-    """The claim on the thread before it ran out, and was never released here."""
-    filled(store)
-    with SqliteStore(plain.path) as other:
-        plain.release(plain_claim := next(iter(plain._held.values())))
-        other.delete("t")
-    assert plain_claim.epoch == filled(store).epoch
-
-    assert store._blob_names("t") == [BLOB]

@@ -16,6 +16,7 @@ from tests.threads.support import line, note
 from graphrt import Runtime
 from graphrt.errors import StoreError
 from graphrt.stores import PostgresStore, SqliteStore, Verification
+from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite._schema import BLOB, META, SNAPSHOT, SPAN, STAGED
 
 
@@ -289,6 +290,19 @@ def test_values_that_nothing_refers_to_and_rows_of_no_thread_are_waste(sqlite):
         (None, "waste", "orphan"),
     }
     assert found.threads == len(THREADS) - 1
+
+
+@pytest.mark.needs("cryptography")
+def test_value_that_nothing_refers_to_is_waste_in_an_encrypted_store(path):
+    """Its stored name is an HMAC, as are those of the values that entries refer to."""
+    with opened("encrypted", path) as store:
+        fill(store)
+        assert store.verify().findings == ()
+        head = store.head("large")
+        claim = store.claim("large", create=False, lease_s=60, at=head.updated_at)
+        store.commit(claim, Commit(head.seq, head.updated_at, blobs={"x": b"y"}, release=True))
+
+        assert [(one.thread, one.kind, one.code) for one in store.verify().findings] == [("large", "waste", "blob")]
 
 
 @pytest.mark.needs("cryptography")

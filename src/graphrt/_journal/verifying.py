@@ -102,12 +102,10 @@ class Check:
             self._named |= blob_names(payload)
         yield from self._blobs()
 
-    def unnamed(self, there: Iterable[str]) -> list[str]:
-        """Return those of *there*, names of the thread's large values, that nothing refers to.
-
-        Call it after `problems`, which collects the references.
-        """
-        return sorted(set(there) - self._named)
+    @property
+    def named(self) -> set[str]:
+        """Names of the large values that the thread refers to. `problems` collects them."""
+        return self._named
 
     def _snapshots(self, reader: Reader, loaded: Loaded) -> tuple[dict[int, dict[str, str]], list[Problem]]:
         """Return what each snapshot keeps of the chain, by its entry, and what is wrong with the snapshots.

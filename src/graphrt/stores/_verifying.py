@@ -6,13 +6,13 @@ each commit stores its entries as a record, records are linked by hashes, large 
 
 A store may have two private methods that report more than the protocol can. Only this module, and stores that wrap
 another one, call them.
-`_survey()` yields the ids of all threads and findings about the store itself. `_blob_names(thread)` returns the names
-of a thread's blobs.
+`_survey()` yields the ids of all threads and findings about the store itself. `_other_blobs(thread, names)` returns the
+names of the stored blobs of a thread that are not in *names*.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Literal, NamedTuple
 
 from graphrt.errors import GraphrtError, InputError, StoreError
@@ -173,12 +173,18 @@ def _once(store: Store, thread: str, further: Further | None) -> tuple[int, list
     except Exception as error:  # noqa: BLE001 - arbitrary bytes may raise anything
         findings.append(Finding(thread, "damage", "record", f"It cannot be read: {type(error).__name__}: {error}"))
     # Only after a clean check: a damaged body may be the one that names a blob.
-    names = getattr(store, "_blob_names", None)
-    if names is not None and not findings:
-        left = check.unnamed(names(thread))
+    if not findings:
+        left = other_blobs(store, thread, check.named)
         if left:
             findings.append(Finding(thread, "waste", "blob", f"Nothing refers to {len(left)} of its large values."))
     return check.entries, findings
+
+
+def other_blobs(store: Store, thread: str, names: Iterable[str]) -> list[str]:
+    """Return the names of the stored blobs of *thread* that are not in *names*; none if the store cannot list them."""
+    others: Any = getattr(store, "_other_blobs", None)
+    found: list[str] = [] if others is None else others(thread, names)
+    return found
 
 
 def _world(error: GraphrtError) -> None:

@@ -23,11 +23,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NoReturn, final
 
-from graphrt._forks import Home, OwnLock
 from graphrt.stores import _refusals
-from graphrt.stores._blob_names import BlobNames
 from graphrt.stores._sealing import Keyring
-from graphrt.stores._verifying import listed
+from graphrt.stores._verifying import listed, other_blobs
 from graphrt.stores.labels import Asked, QuestionFilter, ThreadFilter, finder
 from graphrt.stores.live import Batch, relaying
 from graphrt.stores.mail import Letter, postable
@@ -57,9 +55,8 @@ class EncryptedStore(StoreVerbs):
     a plain one (`downgrade-refused`). Encryption cannot detect that a whole thread was put back to an earlier state;
     chained journals are for that.
 
-    Blobs are stored under an HMAC of thread and name, so that equal values cannot be recognised. Their names are listed
-    in further blobs, one for each commit with new blobs, for erasures and `verify`. A copy of a thread, made by
-    `Runtime.copy_thread`, is encrypted anew under its own id.
+    Blobs are stored under an HMAC of thread and name, so that equal values cannot be recognised. A copy of a thread, made
+    by `Runtime.copy_thread`, is encrypted anew under its own id.
 
     Args:
         store: Any store. It is closed together with this one.
@@ -80,10 +77,6 @@ class EncryptedStore(StoreVerbs):
         self.blocking: bool = store.blocking
         self._store: Final = store
         self._keys: Final = Keyring(keys, current=current)
-        self._lists: Final[dict[tuple[str, int], BlobNames]] = {}
-        """Lists of blob names of claimed threads, by thread and epoch. While a claim holds, no other process adds to
-        them, so they stay in memory."""
-        self._lock: Final = OwnLock(Home("This encrypted store"))
 
     @property
     def _wrapped(self) -> Store:
@@ -98,9 +91,7 @@ class EncryptedStore(StoreVerbs):
 
     def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
         """Claim the thread for writing, without waiting for another owner. See `Store.claim`."""
-        claim = self._store.claim(thread, create=create, lease_s=lease_s, at=at)
-        self._lists.pop((thread, claim.epoch), None)  # of a deleted thread of this id, whose claim was never released
-        return claim
+        return self._store.claim(thread, create=create, lease_s=lease_s, at=at)
 
     def renew(self, claims: Iterable[Claim]) -> None:
         """Restart the leases of *claims*. See `Store.renew`."""
@@ -108,7 +99,6 @@ class EncryptedStore(StoreVerbs):
 
     def release(self, claim: Claim) -> None:
         """Release the thread. See `Store.release`."""
-        self._lists.pop((claim.thread, claim.epoch), None)
         self._store.release(claim)
 
     def head(self, thread: str) -> Head:
@@ -144,13 +134,7 @@ class EncryptedStore(StoreVerbs):
         # Checked before sealing, which needs bytes: the inner store sees only the ciphertext.
         _refusals.last_seq(commit, thread)
         _refusals.bytes_only(commit, thread)
-        sealed = self._sealed(commit, thread)
-        if commit.blobs:  # their names must be listed too
-            self._names(claim).commit(self._store, claim, sealed, commit.blobs)
-        else:
-            self._store.commit(claim, sealed)
-        if commit.release:
-            self._lists.pop((thread, claim.epoch), None)
+        self._store.commit(claim, self._sealed(commit, thread))
 
     def _sealed(self, commit: Commit, thread: str) -> Commit:
         """Return *commit* with all of its bodies encrypted, each for its place; letters for their receivers."""
@@ -297,9 +281,8 @@ class EncryptedStore(StoreVerbs):
         """Delete the entries up to *upto*, which has a snapshot, and all blobs but *keep_blobs*. See `Store.prune`."""
         if keep_blobs is None:
             return self._store.prune(claim, upto)
-        # The pages of the list of names are blobs too, which the caller does not know of.
         keep = [one for name in keep_blobs for one in self._keys.names(claim.thread, name)]
-        return self._store.prune(claim, upto, keep_blobs=[*keep, *self._names(claim).pages(self._store)])
+        return self._store.prune(claim, upto, keep_blobs=keep)
 
     def erase(
         self,
@@ -315,23 +298,13 @@ class EncryptedStore(StoreVerbs):
         _refusals.last_seq(commit, thread)
         _refusals.bytes_only(commit, thread)
         wanted = _refusals.replaced(records, thread)
-        sealed = self._sealed(commit, thread)
-        names = self._names(claim)
-        names.read(self._store)  # sets `known`
-        kept = names.known.intersection(keep_blobs)
-        blobs = dict(sealed.blobs)
-        # The list of names is written anew: the name of an erased value is its SHA-256, which confirms a guess of it.
-        blobs |= names.page([*kept, *commit.blobs])
-        try:
-            erasable(self._store).erase(
-                claim,
-                sealed._replace(blobs=blobs),
-                records=[self._sealed_record(thread, record) for record in wanted.values()],
-                snapshots_after=snapshots_after,
-                keep_blobs=[one for name in kept for one in self._keys.names(thread, name)],
-            )
-        finally:
-            self._lists.pop((thread, claim.epoch), None)  # read again before the next commit with blobs
+        erasable(self._store).erase(
+            claim,
+            self._sealed(commit, thread),
+            records=[self._sealed_record(thread, record) for record in wanted.values()],
+            snapshots_after=snapshots_after,
+            keep_blobs=[one for name in keep_blobs for one in self._keys.names(thread, name)],
+        )
 
     # Private methods that only some stores have.
 
@@ -344,29 +317,11 @@ class EncryptedStore(StoreVerbs):
         inner = getattr(self._store, "_survey", None)
         return listed(self._store) if inner is None else inner()
 
-    def _blob_names(self, thread: str) -> list[str]:
-        """Return the plain names of the stored blobs, for `verify`; one that no key explains stays as it is stored."""
-        inner = getattr(self._store, "_blob_names", None)
-        if inner is None:
-            return []
-        there = set(inner(thread))
-        names = BlobNames(self._keys, thread, self._lock.home)
-        there.difference_update(names.pages(self._store))
-        found: list[str] = []
-        for name in names.known:
-            stored = there.intersection(self._keys.names(thread, name))
-            if stored:
-                there -= stored
-                found.append(name)
-        return [*found, *there]
-
-    def _names(self, claim: Claim) -> BlobNames:
-        """Return the list of blob names of the claimed thread, which is read at its first use."""
-        with self._lock:
-            names = BlobNames(self._keys, claim.thread, self._lock.home)
-            return self._lists.setdefault((claim.thread, claim.epoch), names)
+    def _other_blobs(self, thread: str, names: Iterable[str]) -> list[str]:
+        """Return the stored names of the blobs of *thread* that none of *names* has under any key, for `verify`."""
+        stored = (one for name in names for one in self._keys.names(thread, name))
+        return other_blobs(self._store, thread, stored)
 
     def close(self) -> None:
         """Close the inner store. May be called again."""
-        self._lists.clear()
         self._store.close()

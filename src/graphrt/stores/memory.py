@@ -312,10 +312,10 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         self._open()
         return self._live_board
 
-    def _blob_names(self, thread: str) -> list[str]:
-        """Return the names of the thread's blobs, for `verify`, which looks for blobs that nothing refers to."""
+    def _other_blobs(self, thread: str, names: Iterable[str]) -> list[str]:
+        """Return the names of the thread's blobs that are not in *names*, for `verify`: nothing refers to them."""
         with self._guard:
-            return list(self._get(thread).blobs)
+            return sorted(set(self._get(thread).blobs).difference(names))
 
     def close(self) -> None:
         """Delete all threads and void all claims. May be called again. In a forked child it does nothing."""

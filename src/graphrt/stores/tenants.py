@@ -21,12 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Any, Final, TypeVar, final
+from typing import Final, TypeVar, final
 
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.labels import TENANT_OF_TENANT
 from graphrt.stores import _refusals
 from graphrt.stores._label_rows import thread_of, wrong_token
+from graphrt.stores._verifying import other_blobs
 from graphrt.stores.ids import BETWEEN, check_bare_id, check_id, check_tenant, tenant_of
 from graphrt.stores.labels import Asked, QuestionFilter, ThreadFilter, finder
 from graphrt.stores.live import Batch, relaying
@@ -368,11 +369,10 @@ class TenantStore(StoreVerbs):
         """Let the shared store overwrite what it has freed; return sentences about what is left."""
         return self._mapped(lambda: scrub(self._store))
 
-    def _blob_names(self, thread: str) -> list[str]:
-        """Return the names of the thread's blobs, for `verify`; none if the shared store cannot list them."""
-        names: Any = getattr(self._store, "_blob_names", None)
+    def _other_blobs(self, thread: str, names: Iterable[str]) -> list[str]:
+        """Return the names of the thread's blobs that are not in *names*, for `verify`: nothing refers to them."""
         shared = self.shared_id(thread)
-        return [] if names is None else self._mapped(lambda: names(shared))
+        return self._mapped(lambda: other_blobs(self._store, shared, names))
 
     def close(self) -> None:
         """Release all claims that this object gave, and close the shared store if it is this object's alone."""

@@ -350,10 +350,10 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         for what, numbers in self._calls.ask("look for strays", _statements.STRAYS):  # "records", "17, 18" and so on
             yield Finding(None, "waste", "orphan", f"There are {what} of threads that are not there: number {numbers}.")
 
-    def _blob_names(self, thread: str) -> list[str]:
-        """Return the names of the thread's blobs, for `verify`, which looks for blobs that nothing refers to."""
+    def _other_blobs(self, thread: str, names: Iterable[str]) -> list[str]:
+        """Return the names of the thread's blobs that are not in *names*, for `verify`: nothing refers to them."""
         rows = self._calls.ask(f"list blobs of thread {thread!r}", _statements.BLOB_NAMES, [thread]).fetchall()
-        return [to_text(name) for (name,) in rows]
+        return sorted({to_text(name) for (name,) in rows}.difference(names))
 
     def close(self) -> None:
         """Release all claims and close the connections. May be called again. In a forked child it does nothing."""

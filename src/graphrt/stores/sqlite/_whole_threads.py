@@ -195,6 +195,7 @@ class WholeThreads(Holding, StoreVerbs):
         """Yield the ids of all threads, and findings about the file, for `verify`."""
         return survey(self._file)
 
-    def _blob_names(self, thread: str) -> list[str]:
-        """Return the names of all blobs of *thread*, for `verify`, which looks for those that nothing refers to."""
-        return self._file.read(lambda db: blob_names(db, self._there(db, thread)[0].no), thread)
+    def _other_blobs(self, thread: str, names: Iterable[str]) -> list[str]:
+        """Return the names of the blobs of *thread* that are not in *names*, for `verify`: nothing refers to them."""
+        found = self._file.read(lambda db: blob_names(db, self._there(db, thread)[0].no), thread)
+        return sorted(set(found).difference(names))
