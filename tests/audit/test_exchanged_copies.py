@@ -215,6 +215,37 @@ def test_copy_needs_the_key_of_the_log(tmp_path: Path) -> None:
         assert elsewhere.import_thread(tmp_path / "p.grt") == "p"  # its own id: it stays what it was
 
 
+def test_copy_of_a_log_without_a_key_takes_one_if_it_may_be_adopted(tmp_path: Path) -> None:
+    with runtime_on(tmp_path, None) as runtime:
+        runtime.run({"notes": []}, thread="p")
+        runtime.export_thread("p", tmp_path / "p.grt")
+    for adopt in (False, True):
+        with Runtime(GRAPH, store=f"sqlite:///{tmp_path}/runs.db", audit=AuditLog(key=KEY, adopt=adopt)) as runtime:
+            for copy, call in (
+                ("q", lambda: runtime.copy_thread("p", "q")),
+                ("r", lambda: runtime.import_thread(tmp_path / "p.grt", thread="r")),
+            ):
+                if adopt:
+                    call()
+                    export(runtime.store, copy, tmp_path / copy, key=KEY)
+                    assert verify(tmp_path / copy, key=KEY).exit_code == 3  # no anchor given
+                    continue
+                with pytest.raises(InputError) as caught:
+                    call()
+                assert caught.value.code == "log-not-keyed"
+
+
+def test_copies_with_one_seed_are_the_same_bytes() -> None:
+    made: list[Any] = []
+    for _ in range(2):
+        with MemoryStore() as store, Runtime(GRAPH, store=store, chain=True, seed=7, **FIXED) as runtime:
+            runtime.run({"notes": []}, thread="p")
+            runtime.copy_thread("p", "q")
+            made.append(list(store.records("q")))
+
+    assert made[0] == made[1]
+
+
 def test_copy_of_a_thread_without_a_chain_says_where_it_came_from() -> None:
     with MemoryStore() as store, Runtime(GRAPH, store=store, **FIXED) as runtime:
         runtime.run({"notes": []}, thread="p")

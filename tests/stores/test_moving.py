@@ -13,6 +13,7 @@ from tests.stores.kept import KEYS, LARGE, THREADS, fill, opened, runtime
 
 from graphrt.errors import GraphrtError, InputError, StoreError
 from graphrt.stores import EncryptedStore, MemoryStore, PostgresStore, SqliteStore
+from graphrt.stores.protocol import Commit, Record, Saved
 
 KINDS = [
     "memory",
@@ -85,6 +86,19 @@ def test_threads_move_between_any_two_stores(source, target, tmp_path, folder, r
         assert arrived.run({}, thread="large").state.log.count(LARGE) == 2
         assert arrived.run({}, thread="pruned").status == "completed"
         assert there.verify().findings == ()
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_record_that_goes_on_after_the_newest_snapshot_is_exported_once(kind, tmp_path):
+    records = [Record(1, 1, b"a"), Record(4, 3, b"b"), Record(5, 1, b"c")]
+    with opened(kind, tmp_path / "a.db") as store, MemoryStore() as there:
+        claim = store.claim("t", create=True, lease_s=60, at=1.0)
+        store.commit(claim, Commit(0, 1.0, records, snapshot=Saved(2, b"s"), meta=b"{}", release=True))
+        store.export_thread("t", file := io.BytesIO())
+        there.import_thread(io.BytesIO(file.getvalue()))
+
+        assert contents(there, "t") == contents(store, "t")
+        assert list(there.records("t")) == records
 
 
 def test_thread_gets_another_id_if_it_is_asked_for(sqlite, folder):

@@ -164,6 +164,9 @@ def test_copy_has_the_whole_journal_and_goes_its_own_way(world):
     *events, last = [e.event for e in runtime.entries("copy")]
     assert events == [e.event for e in runtime.entries("t")]
     assert last == ThreadCopied(source="t", thread="copy")
+    head, source = world.store.head("copy"), world.store.head("t")
+    assert list(runtime.entries("copy"))[-1].at == head.created_at == head.updated_at > source.updated_at
+    assert (head.owned, head.status, head.graph) == (False, source.status, source.graph)
     assert runtime.diff("t", "copy") is None
     assert all(question.id.startswith("copy/") for question in runtime.state("copy").interrupts)
     assert len(runtime.state("copy").interrupts) == 2
