@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # No entries: the last one is 0, the oldest 1. The claim is its first (epoch 1), its graph is not known.
 _MAKE: Final = (
     "INSERT INTO thread(id, seq, first, epoch, turn, status, graph, created_at, updated_at, lease, owner)"
-    " VALUES (?1, 0, 1, 1, 0, 'new', '', ?2, ?2, ?3, ?4)"
+    " VALUES (?, 0, 1, 1, 0, 'new', '', ?, ?, ?, ?)"
 )
 _TAKE: Final = "UPDATE thread SET epoch = epoch + 1, turn = 0, lease = ?, owner = ? WHERE no = ?"
 # A commit's conditions are in the WHERE clause: a void claim or another position changes no row. Most commits change
@@ -110,7 +110,7 @@ def make(db: Connection, thread: str, at: float, until_s: float, owner: str) -> 
     Raises:
         StoreError: The file has had as many threads as it can number.
     """
-    no = db.execute(_MAKE, (thread, at, until_s, owner)).lastrowid
+    no = db.execute(_MAKE, (thread, at, at, until_s, owner)).lastrowid
     if no is None or no > THREADS:  # the error rolls the transaction back
         raise TOO_MANY_THREADS(most=THREADS)
     tenant = tenant_of(thread)  # the tenant is part of the id; its row lets searches find the thread
