@@ -162,6 +162,14 @@ def test_thinking_has_summaries_and_the_text_of_open_models_by_paragraphs() -> N
     assert [block.id == block.data["id"] for block in reply.thinking_blocks] == [True, True]
 
 
+def test_encrypted_reasoning_is_kept_once() -> None:
+    sealed = ThinkingBlock(provider="openai", text="hm", signature="sealed" * 1000)
+    (block,) = in_all_ways(ChatAnswer(text="x", thinking_blocks=(sealed,))).thinking_blocks
+
+    assert block.signature == sealed.signature
+    assert sealed.signature not in str(block.data)
+
+
 def test_thinking_of_open_models_is_streamed() -> None:
     async def go() -> list[StreamItem]:
         items: list[StreamItem] = []

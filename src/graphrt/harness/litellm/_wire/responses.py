@@ -397,7 +397,7 @@ def _blocks(output: list[dict[str, Any]]) -> Iterator[ThinkingBlock]:
             id=text(body.get("id")),
             text=_BETWEEN.join(_thoughts(body)),
             signature=text(body.get("encrypted_content")),
-            data={**body, **precedes},
+            data={name: value for name, value in body.items() if name != "encrypted_content"} | precedes,
         )
 
 
