@@ -158,11 +158,8 @@ def _corrected(exchange: Exchange, request: Any) -> Any:
     """
     if exchange.correction is None or request.headers.get("authorization", "").startswith(_SIGNED):
         return request
-    try:
-        body: Any = json.loads(request.content)
-    except Exception:  # noqa: BLE001 - no JSON, or a body that is read while it is sent
-        return request
-    if not exchange.correction(body):
+    body = _json_of(request)
+    if body is None or not exchange.correction(body):
         return request
     headers = [(name, value) for name, value in request.headers.items() if name != "content-length"]
     content = json.dumps(body, ensure_ascii=False).encode(errors="surrogatepass")
@@ -244,11 +241,17 @@ def _asks_for_stream(request: Any) -> bool:
     """Return whether *request* asks for a stream: in its body, or, for Google and Amazon, by its path."""
     if "stream" in str(request.url.path).rpartition("/")[2].lower():
         return True
-    content: bytes = request.content
-    if not _ASKS_FOR_STREAM.search(content):
-        return False
-    asked: Any = json.loads(content)
+    asked = _json_of(request, only=_ASKS_FOR_STREAM)
     return is_object(asked) and asked.get("stream") is True
+
+
+def _json_of(request: Any, *, only: re.Pattern[bytes] | None = None) -> Any:
+    """Return the JSON value of a request's body; None if it is none, or if *only* does not occur in it."""
+    try:
+        content: bytes = request.content
+        return json.loads(content) if only is None or only.search(content) else None
+    except Exception:  # noqa: BLE001 - no JSON, or a body that is read while it is sent: not one for a model
+        return None
 
 
 def _origin(asked: str, location: str) -> str:

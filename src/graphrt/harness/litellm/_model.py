@@ -221,10 +221,8 @@ class LiteLLMModel:
         _check_seconds(timeout_s)
         watcher = WATCHER.get()
         headers: Mapping[str, str] = {} if watcher is None else watcher.headers()
-        exchange, name = (
-            Exchange(headers=headers, correction=correction_of(request.messages, request.model or self._name)),
-            request.model or self._name,
-        )
+        name = request.model or self._name
+        exchange = Exchange(headers=headers, correction=correction_of(request.messages, name))
         call = _Call(name, timeout_s, secrets, exchange, partial(self._cost, request), partial(self._provider, request))
         _client.unmapped.set(call.unmapped)
         _client.ours.set(call.exchange)

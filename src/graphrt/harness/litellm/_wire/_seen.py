@@ -47,5 +47,3 @@ class Seen:
     """Whether a document came where a stream was asked for, and no error in it."""
     failure: Failure | None = None
     """The error that the provider reported; None if it reported none."""
-    notes: dict[str, Any] = field(default_factory=dict[str, Any])
-    """What else the module of the API keeps between events."""

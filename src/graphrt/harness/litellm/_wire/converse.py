@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 
 from graphrt.harness.litellm._wire._api import Api
 from graphrt.harness.litellm._wire._events import Event
+from graphrt.harness.litellm._wire._seen import Seen
 from graphrt.harness.litellm._wire._values import added, mapping, mappings, text, usage
 from graphrt.harness.messages import ProviderPart
 from graphrt.harness.protocol import FinishReason
@@ -38,6 +39,11 @@ class Converse(Api):
 
     name: ClassVar[str | None] = "converse"
     paths: ClassVar[tuple[str, ...]] = ("/converse", "/converse-stream")
+
+    def __init__(self, seen: Seen) -> None:
+        super().__init__(seen)
+        self._open: Final[dict[Any, dict[str, Any]]] = {}
+        """The blocks of hosted tools in a stream that are not complete, by their index."""
 
     def document(self, body: dict[str, Any]) -> dict[str, Any]:
         body = super().document(body)
@@ -77,12 +83,6 @@ class Converse(Api):
             case _:
                 pass
         return (event,)
-
-    @property
-    def _open(self) -> dict[Any, dict[str, Any]]:
-        """The blocks of hosted tools in a stream that are not complete, by their index."""
-        blocks: dict[Any, dict[str, Any]] = self.seen.notes.setdefault("open", {})
-        return blocks
 
     def _note(self, block: Mapping[str, Any]) -> bool:
         """Note what is not ours in a complete block; return whether litellm must not see it."""

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final
 from graphrt.harness.litellm._wire._api import Api
 from graphrt.harness.litellm._wire._events import Event
 from graphrt.harness.litellm._wire._failures import Failure, ReportedError
+from graphrt.harness.litellm._wire._seen import Seen
 from graphrt.harness.litellm._wire._values import added, is_object, mapping, mappings, text, usage
 from graphrt.harness.messages import ProviderPart, ThinkingBlock
 from graphrt.harness.protocol import FinishReason
@@ -55,11 +56,16 @@ class Gemini(Api):
     paths: ClassVar[tuple[str, ...]] = (":generateContent", ":streamGenerateContent")
     named_events: ClassVar[bool] = False
 
+    def __init__(self, seen: Seen) -> None:
+        super().__init__(seen)
+        self._answered = False
+        """Whether a text or a call has come."""
+
     def document(self, body: dict[str, Any]) -> dict[str, Any]:
         body = super().document(body)
         read = self._read({"usageMetadata": {}, **body})
         reason = self.seen.reason
-        if reason in _FILTERED and self.seen.notes.get("answered"):
+        if reason in _FILTERED and self._answered:
             first = {**read["candidates"][0], "finishReason": "STOP"}  # else litellm drops the text
             return {**read, "candidates": [first]}
         return read
@@ -99,7 +105,7 @@ class Gemini(Api):
         seen = self.seen
         seen.reason, seen.ended = reason, True
         seen.finish = "content_filter" if reason in _FILTERED else _REASONS.get(reason, "unknown")
-        if reason in _MISCALLED and not seen.notes.get("answered"):
+        if reason in _MISCALLED and not self._answered:
             raise ReportedError(
                 Failure(text=message or "Gemini held back a call that the model wrote", names=frozenset({reason}))
             )
@@ -111,7 +117,7 @@ class Gemini(Api):
         call, signature = part.get("functionCall"), text(part.get("thoughtSignature"))
         thought = part.get("thought") is True
         if is_object(call):
-            seen.notes["answered"] = True
+            self._answered = True
             return part if is_object(call.get("args")) else {**part, "functionCall": {**call, "args": {}}}
         for name, kind in _OWN_PARTS.items():
             if name in part:
@@ -120,7 +126,7 @@ class Gemini(Api):
             said = text(part.get("text")) if thought else ""
             seen.blocks.append(ThinkingBlock(provider=_PROVIDER, text=said, signature=signature))
         if part.get("text") and not thought:
-            seen.notes["answered"] = True
+            self._answered = True
         return part
 
     def _tell(self, kind: str, data: Mapping[str, Any]) -> None:

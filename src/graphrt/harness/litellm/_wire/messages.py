@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final
 
 from graphrt.harness.litellm._wire._api import Api
 from graphrt.harness.litellm._wire._events import Event
+from graphrt.harness.litellm._wire._seen import Seen
 from graphrt.harness.litellm._wire._values import added, mapping, mappings, text, usage
 from graphrt.harness.messages import ProviderPart
 from graphrt.harness.protocol import FinishReason
@@ -42,6 +43,13 @@ class Messages(Api):
     name: ClassVar[str | None] = "messages"
     paths: ClassVar[tuple[str, ...]] = ("/v1/messages",)
 
+    def __init__(self, seen: Seen) -> None:
+        super().__init__(seen)
+        self._open: Final[dict[Any, dict[str, Any]]] = {}
+        """The blocks of a stream that are not complete, by their index."""
+        self._counts: Final[dict[str, Any]] = {}
+        """What was reported of tokens so far."""
+
     def document(self, body: dict[str, Any]) -> dict[str, Any]:
         body = super().document(body)
         self._stopped(body.get("stop_reason"))
@@ -70,12 +78,6 @@ class Messages(Api):
             case _:
                 pass
         return events
-
-    @property
-    def _open(self) -> dict[Any, dict[str, Any]]:
-        """The blocks of a stream that are not complete, by their index."""
-        blocks: dict[Any, dict[str, Any]] = self.seen.notes.setdefault("open", {})
-        return blocks
 
     def _extend(self, block: dict[str, Any] | None, delta: Mapping[str, Any]) -> None:
         if block is None:
@@ -111,11 +113,10 @@ class Messages(Api):
 
     def _counted(self, report: Any) -> None:
         """Note a report of tokens. Those of a stream complete each other: its end repeats what has changed."""
-        notes = self.seen.notes
         told = {name: value for name, value in mapping(report).items() if value is not None}
         if told:
-            notes["counts"] = {**notes.get("counts", {}), **told}
-            self.seen.usage = _usage(notes["counts"])
+            self._counts.update(told)
+            self.seen.usage = _usage(self._counts)
 
 
 def _usage(counts: Mapping[str, Any]) -> dict[str, Any]:
