@@ -108,9 +108,9 @@ class AioDriver:
                         reply = failed(raised)
                 except (asyncio.CancelledError, GeneratorExit) as raised:
                     # Only a cancellation of this asyncio task ends the run; a node may raise the error by itself.
-                    odd = own_failure(raised)
-                    if effect.__class__ is Task and odd is not None and not is_ended(caller, raised):
-                        reply = Failed(odd)
+                    failure = own_failure(raised)
+                    if effect.__class__ is Task and failure is not None and not is_ended(caller, raised):
+                        reply = Failed(failure)
                     elif isinstance(raised, GeneratorExit):
                         raise
                     else:

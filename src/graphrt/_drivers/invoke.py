@@ -104,12 +104,12 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
             context._failed_sync(meant)
         return failed(meant, context)
     except BaseException as error:
-        odd = own_failure(error)
-        if odd is None:
+        failure = own_failure(error)
+        if failure is None:
             raise
         if context is not None:
-            context._failed_sync(odd)
-        return Failed(odd)
+            context._failed_sync(failure)
+        return Failed(failure)
     finally:
         NODE.reset(token)
         if context is not None:
@@ -273,12 +273,12 @@ async def ainvoke(
     except Suspended as pause:
         return asked(task, pause)
     except (asyncio.CancelledError, GeneratorExit) as error:
-        odd = own_failure(error)
-        if odd is None or is_ended(caller, error):  # the run halts, or its event loop is over
+        failure = own_failure(error)
+        if failure is None or is_ended(caller, error):  # the run halts, or its event loop is over
             raise
         if context is not None:
-            await context._failed(odd)
-        return Failed(odd)
+            await context._failed(failure)
+        return Failed(failure)
     except TimeoutError as error:
         # asyncio.timeout() and the node raise the same class: only the former makes `limit` expire.
         if time is not None and limit is not None and limit.expired():
@@ -338,13 +338,13 @@ def own_failure(error: BaseException) -> RuntimeError | None:
     """
     asyncio = sys.modules.get("asyncio")  # not imported here: runs without async nodes do without it
     if isinstance(error, GeneratorExit):
-        odd = RuntimeError("the node raised GeneratorExit although nothing closed it")
+        failure = RuntimeError("the node raised GeneratorExit although nothing closed it")
     elif asyncio is not None and isinstance(error, asyncio.CancelledError):
-        odd = RuntimeError("the node raised CancelledError although it had not been cancelled")
+        failure = RuntimeError("the node raised CancelledError although it had not been cancelled")
     else:
         return None
-    odd.__cause__ = error
-    return odd
+    failure.__cause__ = error
+    return failure
 
 
 def is_ended(caller: asyncio.Task[Any] | None, error: BaseException) -> bool:

@@ -110,11 +110,11 @@ class SyncDriver:
                         continue
                     reply = failed(error)
                 except BaseException as error:  # noqa: BLE001 - the flow records it and raises it again
-                    odd = own_failure(error) if effect.__class__ is Task else None
-                    if odd is None:
+                    failure = own_failure(error) if effect.__class__ is Task else None
+                    if failure is None:
                         effect = flow.throw(error)
                         continue
-                    reply = Failed(odd)
+                    reply = Failed(failure)
                 effect = send(reply)
         except StopIteration as stop:
             return stop.value
@@ -172,11 +172,11 @@ class SyncDriver:
                         continue
                     reply = failed(error)
                 except BaseException as error:  # noqa: BLE001 - the flow records it and raises it again
-                    odd = own_failure(error) if kind is Task else None
-                    if odd is None:
+                    failure = own_failure(error) if kind is Task else None
+                    if failure is None:
                         effect = flow.throw(error)
                         continue
-                    reply = Failed(odd)
+                    reply = Failed(failure)
                 effect = send(reply)
         except StopIteration as stop:
             return stop.value

@@ -197,7 +197,7 @@ def settled(usage: Usage | None, held: Amounts) -> Usage:
     """Return the usage of a call that has ended, so that budgets count all that it may have used.
 
     Args:
-        usage: What the provider reported; None if nothing. A usage of calls without a token is no report.
+        usage: What the provider reported; None if nothing. A usage with no tokens is not a report.
         held: What was reserved for the call, which stays spent as far as the provider reported less than the whole.
 
     Returns:

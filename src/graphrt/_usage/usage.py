@@ -17,7 +17,7 @@ _REPORTED: Final = "reported"
 _SHOWN: Final = "shown"
 """Keys of the metadata of a count; see `_reported`."""
 _RESERVED: Final = {"reserved": True}
-"""Metadata of a count that is no report: reports leave it out."""
+"""Metadata of a count that no provider reports; summaries leave it out."""
 
 
 def _reported(path: str, shown: str | None = None) -> dict[str, str]:
