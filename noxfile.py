@@ -58,6 +58,13 @@ def laws(session: nox.Session) -> None:
 
 
 @nox.session
+def oracle(session: nox.Session) -> None:
+    """Play 500 random graphs with the build at which issue 34 began, too: the decoded entries are equal."""
+    session.install(*LOCKED, "--editable", ".[dev]")
+    session.run("python", "-m", "tests.oracle", *session.posargs)
+
+
+@nox.session
 def crash(session: nox.Session) -> None:
     """Kill the processes that drive threads, at every point where they write: 2,000 kills and more."""
     session.install(*LOCKED, "--editable", ".[dev]")
