@@ -21,11 +21,12 @@ from graphrt._drivers.async_parallel_tasks import AsyncParallelTasks, inline
 from graphrt._drivers.async_retry_waits import await_
 from graphrt._drivers.blocking_calls import call_store
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit, inside
-from graphrt._drivers.invoke import afinish, ainvoke, failed, is_ended, own_failure, unstored
+from graphrt._drivers.failures import outcome
+from graphrt._drivers.invoke import afinish, ainvoke
 from graphrt._drivers.parallel_tasks import Ended
 from graphrt._drivers.run_services import RunServices, monotonic
 from graphrt._drivers.sync import Watcher
-from graphrt._engine.task import STOPPED, Failed, Task
+from graphrt._engine.task import STOPPED, Task
 from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Stage, Start, Stop, Tell, Time
 from graphrt._plan.tables import CALL_ASYNC, CALL_SYNC, CALL_WITH_CONTEXT
 from graphrt.events import Entry
@@ -100,23 +101,12 @@ class AioDriver:
                             reply = await self.run_one(effect)
                     else:
                         reply = await self.perform(effect)
-                except Exception as raised:  # noqa: BLE001 - whatever a node raises is its outcome
-                    # Not an outcome: an error of another effect, or of the store under a nested graph (`unstored`).
-                    if effect.__class__ is not Task or unstored(effect, raised):
-                        error = raised
-                    else:
-                        reply = failed(raised)
-                except (asyncio.CancelledError, GeneratorExit) as raised:
-                    # Only a cancellation of this asyncio task ends the run; a node may raise the error by itself.
-                    failure = own_failure(raised)
-                    if effect.__class__ is Task and failure is not None and not is_ended(caller, raised):
-                        reply = Failed(failure)
-                    elif isinstance(raised, GeneratorExit):
-                        raise
-                    else:
-                        error = raised
-                except BaseException as raised:  # noqa: BLE001 - the flow records it and raises it again
-                    error = raised
+                except BaseException as raised:
+                    reply = outcome(effect, raised, self.services.control, caller=caller)
+                    if isinstance(reply, GeneratorExit):
+                        raise  # the coroutine is closed: no effect can be performed any more
+                    if isinstance(reply, BaseException):
+                        error = reply
         except StopIteration as stop:
             return stop.value
         finally:
@@ -154,7 +144,7 @@ class AioDriver:
             case Time():
                 return self.services.clock()
             case Await():
-                return await afinish(effect.coroutine)
+                return await afinish(self.services, effect)
             case Sleep():
                 return await await_(self.services, effect.seconds)
             case _:  # a Task

@@ -10,10 +10,12 @@ stream's item, and the entries that a `Record` wrote. For the terms, see docs/gl
 
 from __future__ import annotations
 
+from asyncio import current_task
 from collections import deque
 from typing import Any, Final, final
 
 from graphrt._drivers.aio import AioDriver
+from graphrt._drivers.failures import outcome
 from graphrt._drivers.run_services import monotonic
 from graphrt._drivers.sync import SHOWN
 from graphrt._engine.steps import Step
@@ -77,8 +79,9 @@ class Pulled:
                         reply = await driver.run_one(effect)
                     else:
                         reply = await driver.perform(effect)
-                except BaseException as raised:  # noqa: BLE001 - the flow records it and raises it again
-                    error = raised  # so this is not the outcome of a node, but an error of an effect, or Ctrl-C
+                except BaseException as raised:  # noqa: BLE001 - the outcome of a node, or for the flow
+                    reply = outcome(effect, raised, driver.services.control, caller=current_task())
+                    error = reply if isinstance(reply, BaseException) else None
         except StopIteration as stop:
             self.over, self.status = True, stop.value
             return OVER

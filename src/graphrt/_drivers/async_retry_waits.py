@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from graphrt._cancellations import unasked_failure
 from graphrt._drivers.run_services import RunServices
 from graphrt.harness.tools._invoke import invoke
 
@@ -59,12 +60,13 @@ async def rested(sleep: Callable[[float], Any], seconds: float) -> None:
 
     `invoke` calls a sync one on a worker thread, and awaits what an async one returns.
 
-    If it raises CancelledError although this asyncio task was not cancelled, the wait counts as over. The error would
-    otherwise look like a cancellation of the run.
+    Raises:
+        RuntimeError: It raised CancelledError although this asyncio task was not cancelled.
     """
     try:
         await invoke(sleep, (seconds,), {})
-    except asyncio.CancelledError:
+    except asyncio.CancelledError as error:
         current = asyncio.current_task()
         if current is not None and current.cancelling():
             raise
+        raise unasked_failure(error, "sleep=") from error

@@ -11,40 +11,25 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import sys
 from collections.abc import Awaitable, Callable
 from threading import get_ident
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
-from graphrt import _retry_policy as retry
 from graphrt._ambient import NODE, WATCHER, WithoutContext
 from graphrt._drivers.attempt_times import AttemptTime, is_timed
-from graphrt._drivers.child_threads import ENDS_RUN
-from graphrt._drivers.context import Context, Suspended
+from graphrt._drivers.context import Context
+from graphrt._drivers.failures import outcome, swallowed
 from graphrt._drivers.run_services import RunServices, monotonic
-from graphrt._engine.open_interrupt import OpenInterrupt
 from graphrt._engine.task import STOPPED, Asked, Failed, Task, TimedOut
 from graphrt._flows.child import nested
-from graphrt._flows.effects import Flow
+from graphrt._flows.effects import Await, Flow
 from graphrt._flows.live import live
 from graphrt._waits import result_of
 from graphrt.commands import Interrupt
-from graphrt.errors import GraphrtError, LimitError, StoreError, said
-from graphrt.errors._codes.nodes import SWALLOWED_INTERRUPT
 
 if TYPE_CHECKING:
     import asyncio
-
-
-@final
-class Escaped:
-    """Reply for a task that raised a BaseException away from the caller, for instance Ctrl-C; the caller raises it."""
-
-    __slots__ = ("error",)
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
 
 
 def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any], *, is_watched: bool = False) -> Any:
@@ -85,31 +70,13 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
             if known:
                 return reply
         reply = node.fn(task.state) if context is None else node.fn(task.state, context)
-    except Suspended as pause:
-        return asked(task, pause)
-    except Exception as error:
-        if unstored(task, error):
-            raise
-        if context is not None:
-            # The halt cancelled what the node waited for in ctx.call(), which only sync nodes have: it did not fail.
-            if services.control.halt is not None and was_cancelled(error):
-                return STOPPED
-            context._failed_sync(error)  # cancels the model calls that it left behind
-        return failed(error, context)
-    except BaseExceptionGroup as group:  # of pauses, and perhaps failures: see `parted`
-        meant = parted(group)
-        if isinstance(meant, Suspended):
-            return asked(task, meant)
-        if context is not None:
-            context._failed_sync(meant)
-        return failed(meant, context)
     except BaseException as error:
-        failure = own_failure(error)
-        if failure is None:
+        reply = outcome(task, error, services.control, context=context)
+        if isinstance(reply, BaseException):  # not the outcome of the node
             raise
-        if context is not None:
-            context._failed_sync(failure)
-        return Failed(failure)
+        if context is not None and reply.__class__ is Failed:
+            context._failed_sync(reply.error)  # cancels the model calls that it left behind
+        return reply
     finally:
         NODE.reset(token)
         if context is not None:
@@ -174,7 +141,7 @@ def started_live(services: RunServices, task: Task) -> None:
         services.emit("live", live(task, "started", task.attempt))
 
 
-def finish(services: RunServices, coroutine: Any) -> Any:
+def finish(services: RunServices, effect: Await) -> Any:
     """Run a coroutine that a plain function returned on the private loop thread, and return the reply of its task.
 
     The sync driver performs `Await` by this: only `async def` marks a node as async, so it was called as a sync one.
@@ -182,17 +149,23 @@ def finish(services: RunServices, coroutine: Any) -> Any:
 
     async def body() -> Any:
         """Await it on the loop thread."""
-        return await afinish(coroutine)
+        return await afinish(services, effect)
 
     return services.loop().run(body)
 
 
-async def afinish(coroutine: Any) -> Any:
-    """Await a coroutine that a plain function returned, and return its task's reply; performs `Await` on a loop."""
+async def afinish(services: RunServices, effect: Await) -> Any:
+    """Await the coroutine that a plain function returned, and return its task's reply; performs `Await` on a loop."""
+    import asyncio
+
+    caller = asyncio.current_task()
     try:
-        return await coroutine
-    except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
-        return failed(error)
+        return await effect.coroutine
+    except BaseException as error:
+        reply = outcome(effect.task, error, services.control, caller=caller)
+        if isinstance(reply, BaseException):
+            raise
+        return reply
 
 
 def on_loop(services: RunServices, task: Task) -> Any:
@@ -270,35 +243,16 @@ async def ainvoke(
             time = task.more().time = AttemptTime(task, loop.time)
             async with _timeout(loop, time) as limit:
                 reply = await _called(task, context)
-    except Suspended as pause:
-        return asked(task, pause)
-    except (asyncio.CancelledError, GeneratorExit) as error:
-        failure = own_failure(error)
-        if failure is None or is_ended(caller, error):  # the run halts, or its event loop is over
-            raise
-        if context is not None:
-            await context._failed(failure)
-        return Failed(failure)
-    except TimeoutError as error:
+    except BaseException as error:
         # asyncio.timeout() and the node raise the same class: only the former makes `limit` expire.
-        if time is not None and limit is not None and limit.expired():
+        if isinstance(error, TimeoutError) and time is not None and limit is not None and limit.expired():
             return time.reply()
-        if context is not None:
-            await context._failed(error)
-        return failed(error, context)
-    except Exception as error:
-        if unstored(task, error):
+        reply = outcome(task, error, services.control, context=context, caller=caller)
+        if isinstance(reply, BaseException):  # not the outcome of the node
             raise
-        if context is not None:
-            await context._failed(error)  # cancels the model calls that it left behind
-        return failed(error, context)
-    except BaseExceptionGroup as group:  # of pauses, and perhaps failures
-        meant = parted(group)
-        if isinstance(meant, Suspended):
-            return asked(task, meant)
-        if context is not None:
-            await context._failed(meant)
-        return failed(meant, context)
+        if context is not None and reply.__class__ is Failed:
+            await context._failed(reply.error)
+        return reply
     finally:
         NODE.reset(token)
         if context is not None:
@@ -310,78 +264,6 @@ async def ainvoke(
     if context is not None and context._suspended:
         return swallowed(task)
     return reply if context is None or context._kept is None else context._charged(reply)
-
-
-def failed(error: Exception, context: Context | None = None) -> Failed:
-    """Return the reply for an attempt that raised *error*.
-
-    Args:
-        context: The node's context; None if it takes none. Only for the advice.
-    """
-    advice = ""
-    # The context notes "no deps" when the node reads `ctx.deps` and finds None.
-    if context is not None and context._kept is not None and "no deps" in context._kept and "NoneType" in said(error):
-        advice = "Pass deps= to the run or the Runtime: the node used ctx.deps, which is None because none were passed."
-    # `hinted_wait`: the seconds to wait that the error itself asks for, as by Retry-After; None if it does not.
-    return Failed(error, retry.hinted_wait(error), raise_as_is=as_it_is(error), advice=advice)
-
-
-def own_failure(error: BaseException) -> RuntimeError | None:
-    """Return the failure of a node that raised CancelledError or GeneratorExit by itself; None if *error* is another one.
-
-    The node may have awaited a task that it had cancelled, or a library's cancel scope leaks; or it has closed one of its
-    generators wrongly. Such an error is a failure like any other. A cancellation is a request to an asyncio task, and
-    sync code is never cancelled by this error; GeneratorExit closes a generator from outside, and a node is none.
-
-    Every other error that is not an Exception ends the run as cancelled, and is raised as it is: it is meant for a
-    program around the run, as KeyboardInterrupt is, or the outcome of a test in a function that the test passes in.
-    """
-    asyncio = sys.modules.get("asyncio")  # not imported here: runs without async nodes do without it
-    if isinstance(error, GeneratorExit):
-        failure = RuntimeError("the node raised GeneratorExit although nothing closed it")
-    elif asyncio is not None and isinstance(error, asyncio.CancelledError):
-        failure = RuntimeError("the node raised CancelledError although it had not been cancelled")
-    else:
-        return None
-    failure.__cause__ = error
-    return failure
-
-
-def is_ended(caller: asyncio.Task[Any] | None, error: BaseException) -> bool:
-    """Return whether *error*, a CancelledError or GeneratorExit, ends the coroutine of a run, and is not one of a node.
-
-    Args:
-        caller: The asyncio task that the coroutine belongs to.
-    """
-    import asyncio
-
-    if not isinstance(error, GeneratorExit):
-        return caller is not None and caller.cancelling() > 0
-    try:
-        return asyncio.current_task() is not caller  # the coroutine is closed: a node raises only while its task runs
-    except RuntimeError:  # there is no loop any more
-        return True
-
-
-def as_it_is(error: Exception) -> bool:
-    """Return whether *error* of a node reaches the caller as it is, and not as the cause of a NodeError.
-
-    True for limits of any kind, and for errors that graphrt itself raises about the task, in `ctx` or in the run's
-    store, which have the attribute `boundary`.
-    """
-    return isinstance(error, LimitError) or (isinstance(error, GraphrtError) and bool(error.__dict__.get("boundary")))
-
-
-def unstored(task: Task, error: Exception) -> bool:
-    """Return whether *error* says that the store failed the run, which ends the run and fails no node.
-
-    Drivers pass such an error to the run loop. No retry policy and no `on_error` node applies to it: the thread stays
-    as it is stored, and any process can go on with it.
-
-    It is that of a nested graph which could not be stored, or of a child thread which could not be made or read
-    (`ENDS_RUN`).
-    """
-    return isinstance(error, StoreError) and (task.node.child is not None or ENDS_RUN in error.__dict__)
 
 
 async def _called(task: Task, context: Context[Any] | None) -> Any:
@@ -408,53 +290,3 @@ def _timeout(loop: asyncio.AbstractEventLoop, time: AttemptTime) -> asyncio.Time
 
     time.moved = moved
     return limit
-
-
-def asked(task: Task, pause: Suspended) -> Asked:
-    """Return the reply for an attempt that paused.
-
-    On a thread the question is on the task already. Without a thread it is put into the reply. The engine then refuses
-    it: a run without a thread cannot be resumed, so the answer would be lost.
-
-    Args:
-        pause: Has the key and the payload of the question as arguments.
-    """
-    key, payload = pause.args
-    if task.engine.thread is None:
-        return Asked([OpenInterrupt(f"{task.id}#{key}", key, task.node.name, payload)])
-    return Asked([])  # the question is on the task
-
-
-def was_cancelled(error: Exception) -> bool:
-    """Return whether *error* says that the coroutine of `ctx.call()` was cancelled."""
-    from graphrt._drivers.loop_thread import LoopCancelledError
-
-    return isinstance(error, LoopCancelledError)
-
-
-def parted(group: BaseExceptionGroup[BaseException]) -> Suspended | Exception:
-    """Return the one pause or failure that a group of them means, as raised by an `asyncio.TaskGroup`.
-
-    A failure takes precedence over a pause. Of several pauses the first counts; all of their questions are on the task.
-
-    Raises:
-        BaseExceptionGroup: The group contains no pause, or errors that are neither a pause nor an Exception.
-    """
-    pauses, rest = group.split(Suspended)
-    if pauses is None or not (rest is None or isinstance(rest, Exception)):
-        raise group
-    if rest is not None:
-        return rest
-    first: Suspended | BaseExceptionGroup[Suspended] = pauses
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return first
-
-
-def swallowed(task: Task) -> Failed:
-    """Return the reply for a node that caught the pause raised by its own `ctx.interrupt()` and went on: a failure."""
-    extra = task.more()
-    # Its open questions are dropped: the attempt failed, and nothing waits for their answers.
-    extra.interrupts = [question for question in extra.interrupts if not question.open]
-    error = SWALLOWED_INTERRUPT(node=task.node.name, where=task.engine.where(task))
-    return Failed(error, raise_as_is=True)

@@ -22,7 +22,8 @@ from typing import Any, Final, final
 
 from graphrt._drivers.attempt_times import AttemptTime, ends, is_over, is_timed
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit
-from graphrt._drivers.invoke import Escaped, ainvoke, invoke
+from graphrt._drivers.failures import Escaped
+from graphrt._drivers.invoke import ainvoke, invoke
 from graphrt._drivers.retry_waits import Rest
 from graphrt._drivers.run_services import RunServices, monotonic
 from graphrt._drivers.thread_pool import INSIDE, inside

@@ -14,9 +14,9 @@ import inspect
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any, final
 
+from graphrt._cancellations import unasked, unasked_failure
 from graphrt._drivers.run_services import RunServices, monotonic
 from graphrt._waits import slice_s
 
@@ -32,9 +32,12 @@ def wait(services: RunServices, seconds: float) -> None:
     control, sleep = services.control, services.sleep
     if sleep is not None:
         if control.halt is None:
-            made: Any = sleep(seconds)
-            if inspect.isawaitable(made):
-                _finish(services, made)
+            try:
+                made: Any = sleep(seconds)
+                if inspect.isawaitable(made):
+                    _finish(services, made)
+            except unasked() as error:
+                raise unasked_failure(error, "sleep=") from error
         return
     if seconds < 0.01:  # so short that a halt need not end it: saves making an Event
         time.sleep(seconds)
@@ -59,8 +62,10 @@ def _finish(services: RunServices, made: Awaitable[Any]) -> None:
         await made
 
     try:
-        with suppress(LoopCancelledError):  # the run halts
-            services.loop().run(body, services.control)
+        services.loop().run(body, services.control)
+    except LoopCancelledError as error:
+        if services.control.halt is None:  # else the halt has ended the wait
+            raise unasked_failure(error, "sleep=") from error
     finally:
         if inspect.iscoroutine(made):
             made.close()  # if it was cancelled before it began, Python would warn that it was never awaited

@@ -12,8 +12,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, final
 
 from graphrt._ambient import NODE, WithoutContext
-from graphrt._drivers.context import Context, Suspended
-from graphrt._drivers.invoke import asked, failed, swallowed
+from graphrt._drivers.context import Context
+from graphrt._drivers.failures import outcome, swallowed
 from graphrt._drivers.run_services import RunServices
 from graphrt._engine.steps import Step
 from graphrt._engine.task import Task
@@ -129,10 +129,11 @@ class ScriptedDriver:
             reply = node.fn(task.state) if context is None else node.fn(task.state, context)
             if inspect.iscoroutine(reply):
                 reply = by_hand(reply)
-        except Suspended as pause:
-            return asked(task, pause)
-        except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
-            return failed(error)
+        except BaseException as error:
+            reply = outcome(task, error, self.services.control, context=context)
+            if isinstance(reply, BaseException):
+                raise
+            return reply
         finally:
             NODE.reset(token)
         if context is not None and context._suspended:  # the node caught the pause of its own question

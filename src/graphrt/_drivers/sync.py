@@ -16,12 +16,13 @@ from typing import Any, Final, final
 from graphrt._ambient import NODE, WithoutContext
 from graphrt._drivers.attempt_times import is_timed
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit, inside
-from graphrt._drivers.invoke import failed, finish, invoke, own_failure, unstored
+from graphrt._drivers.failures import outcome
+from graphrt._drivers.invoke import finish, invoke
 from graphrt._drivers.parallel_tasks import ParallelTasks
 from graphrt._drivers.retry_waits import wait
 from graphrt._drivers.run_services import RunServices, monotonic
 from graphrt._engine.steps import Step
-from graphrt._engine.task import Failed, Task
+from graphrt._engine.task import Task
 from graphrt._flows.effects import (
     TELL,
     Await,
@@ -103,18 +104,11 @@ class SyncDriver:
                         reply = services.tell()
                     else:
                         reply = self.perform(effect)
-                except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
-                    # Not an outcome: an error of another effect, or of the store under a nested graph (`unstored`).
-                    if effect.__class__ is not Task or unstored(effect, error):
-                        effect = flow.throw(error)
+                except BaseException as error:  # noqa: BLE001 - the outcome of a node, or for the flow
+                    reply = outcome(effect, error, services.control)
+                    if isinstance(reply, BaseException):
+                        effect = flow.throw(reply)
                         continue
-                    reply = failed(error)
-                except BaseException as error:  # noqa: BLE001 - the flow records it and raises it again
-                    failure = own_failure(error) if effect.__class__ is Task else None
-                    if failure is None:
-                        effect = flow.throw(error)
-                        continue
-                    reply = Failed(failure)
                 effect = send(reply)
         except StopIteration as stop:
             return stop.value
@@ -161,22 +155,14 @@ class SyncDriver:
                                 yield "events", entry
                     else:
                         reply = self.perform(effect)
-                except GeneratorExit as error:
-                    if kind is not Task:  # the reader has left at one of the `yield`s above
-                        self.abandon(flow)
+                except BaseException as error:
+                    if kind is not Task and isinstance(error, GeneratorExit):
+                        self.abandon(flow)  # the reader has left at one of the `yield`s above
                         raise
-                    reply = Failed(own_failure(error) or error)
-                except Exception as error:  # noqa: BLE001 - whatever a node raises is its outcome
-                    if kind is not Task or unstored(effect, error):
-                        effect = flow.throw(error)
+                    reply = outcome(effect, error, self.services.control)
+                    if isinstance(reply, BaseException):
+                        effect = flow.throw(reply)
                         continue
-                    reply = failed(error)
-                except BaseException as error:  # noqa: BLE001 - the flow records it and raises it again
-                    failure = own_failure(error) if kind is Task else None
-                    if failure is None:
-                        effect = flow.throw(error)
-                        continue
-                    reply = Failed(failure)
                 effect = send(reply)
         except StopIteration as stop:
             return stop.value
@@ -236,7 +222,7 @@ class SyncDriver:
             wait(self.services, effect.seconds)
             return None
         if kind is Await:
-            return finish(self.services, effect.coroutine)
+            return finish(self.services, effect)
         raise AssertionError(effect)
 
     def _written(self, effect: Record) -> None:

@@ -12,6 +12,7 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
+from graphrt._cancellations import failures
 from graphrt._plan.copying import own
 from graphrt._plan.specs import ChosenGraph
 from graphrt._plan.tables import NodePlan, Plan
@@ -35,7 +36,7 @@ def node_for(node: NodePlan, arg: Any, around: Plan) -> NodePlan:
     try:
         made.fn = _chosen(node, arg, around)
         made.child = made.fn.__graphrt_plan__  # the plan of a compiled graph
-    except Exception as error:  # noqa: BLE001 - user code
+    except failures() as error:
         made.fn = _raising(error)
     return made
 
@@ -68,7 +69,7 @@ def _states(plan: Plan) -> Iterator[Any]:
             yield from _states(node.child)
 
 
-def _raising(error: Exception) -> Callable[[Any], NoReturn]:
+def _raising(error: BaseException) -> Callable[[Any], NoReturn]:
     """Return a node function that raises *error*."""
 
     def refuse(state: Any) -> NoReturn:  # noqa: ARG001 - the signature of a node

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
+from graphrt._cancellations import failures
 from graphrt._engine import emit_events
 from graphrt._engine.fold import Prefix
 from graphrt._engine.mutation_check import put_back
@@ -120,7 +121,7 @@ def advance(engine: Engine, reply: Any) -> Task | None:
             if engine.watched:
                 checked = stamped(engine, call, {WHOLE: update})
                 undo = {name: values.get(name, ABSENT) for name in out}
-        except (Exception, GeneratorExit):  # noqa: BLE001 - as below; first what the reducer changed in place, or the node is blamed
+        except failures():  # as below; first what the reducer changed in place, or the node is blamed
             put_back(engine)
             _leave(engine, call)
             return None
@@ -168,7 +169,7 @@ def advance(engine: Engine, reply: Any) -> Task | None:
                     boxed = True
             if checked and engine.codec is not None:
                 checked = stamped(engine, call, checked)  # encodes it, and refuses what cannot be stored
-        except (Exception, GeneratorExit):  # noqa: BLE001 - whatever it is, the general path meets it again and reports it
+        except failures():  # whatever it is, the general path meets it again and reports it
             _leave(engine, call)
             return None
         if grown is not None:  # only now: an error in a later field must leave these lists as they were
@@ -198,7 +199,7 @@ def advance(engine: Engine, reply: Any) -> Task | None:
             # The router returned an empty list. A join behind it may then never fire, which the general path notes
             # (decision 0060).
             raise LookupError
-    except (Exception, GeneratorExit):  # noqa: BLE001 - an error or an odd label: the general path reports which
+    except failures():  # an error or an odd label: the general path reports which
         # The router may have kept the longer list: the state gets a copy of the old length instead.
         for name, owned, _ in grown or ():
             values[name] = owned[: sizes[name]]

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
+from graphrt._cancellations import failures
 from graphrt._engine.erased_values import as_items, reduced_erased
 from graphrt._engine.ownership import CONTAINERS, SOLE, getrefcount
 from graphrt._engine.task import Task
@@ -193,7 +194,7 @@ def _changes(
         cause: BaseException | None = None
     except NotAStateError as error:
         raised, cause = _no_state(reducer, f"{error}.", update, task, where()), None
-    except (Exception, GeneratorExit) as error:  # noqa: BLE001 - user code
+    except failures() as error:
         raised, cause = _no_state(reducer, f"raised {told(error)}", update, task, where()), error
     raised.__cause__ = cause
     raise FoldError(raised, [one for one in tasks if one.updates]) from cause
@@ -272,7 +273,7 @@ def _reduced(
     try:
         # A reducer that changes its first argument would change every snapshot, so it gets a copy of a container.
         return field.reduce(current.copy() if current.__class__ in CONTAINERS else current, value)
-    except (Exception, GeneratorExit) as error:  # noqa: BLE001 - user code: its text is shown only if the field is tracked
+    except failures() as error:  # its text is shown only if the field is tracked
         wrote = [t for t in tasks if any(field.name in update for update in t.updates)]
         said = told(error)
         known = f"current {short(current)}, incoming {short(value)} from node {task.node.name!r}"

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from graphrt import _retry_policy as retry
+from graphrt._cancellations import failures
 from graphrt._codec import NotStorable
 from graphrt._engine import mutation_check, pausing
 from graphrt._engine.failures import mark
@@ -401,7 +402,7 @@ def _fail(
     if policy is not None and again and not final and task.attempt < policy.attempts:
         try:
             again = retry.wants_retry(policy, error)
-        except Exception as broken:  # noqa: BLE001 - the predicate is user code
+        except failures() as broken:  # the predicate is user code
             error.add_note(f"retry_on of node {node.name!r} raised {type(broken).__name__}: {broken}")
             again = False
         error = redacted_error(task.engine, error)  # the predicate has seen the exception as it was raised

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, final
 
+from graphrt._cancellations import failures
 from graphrt._engine.task import HANDLED, Due, Handled, Task
 from graphrt._plan.copying import SCALARS, own
 from graphrt._plan.quoting import quoted, short, tells
@@ -173,7 +174,7 @@ class Router:
         """
         try:
             return branch.router(view)
-        except (Exception, GeneratorExit) as error:  # the flow would take GeneratorExit for its own end
+        except failures() as error:
             raise self.router_error(node, branch, error) from error
 
     def router_error(self, node: NodePlan, branch: BranchPlan, error: BaseException) -> RouteError:

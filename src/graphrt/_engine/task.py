@@ -285,7 +285,7 @@ class Failed:
 
     def __init__(
         self,
-        error: BaseException,
+        error: Exception,
         retry_after_s: float | None = None,
         *,
         raise_as_is: bool = False,

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from graphrt._cancellations import failures
 from graphrt._engine.engine import Engine
 from graphrt._engine.erased_values import erased_in
 from graphrt._engine.redacting import redacted_update
@@ -297,5 +298,5 @@ def _call(fn: Callable[[Any], Any], state: Any, option: str, task: Task, parent:
     """
     try:
         return fn(state)
-    except (Exception, GeneratorExit) as error:
+    except failures() as error:
         raise BAD_MAPPING(option=option, node=task.node.name, error=error, where=parent.where(task)) from error

@@ -24,6 +24,7 @@ from types import CoroutineType
 from typing import Any, Final, final
 
 from graphrt import events
+from graphrt._cancellations import own_failure
 from graphrt._engine import emit_events, failures, fast_path, mutation_check, outcome, redacting
 from graphrt._engine.engine import Engine
 from graphrt._engine.task import DUE, FAILED, PAUSED, RUNNING, STOPPED, Task, TimedOut
@@ -130,7 +131,14 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
     """
     try:
         status = yield from _drive(engine, control, watch)
-    except Exception as error:
+    except GeneratorExit:
+        raise  # the driver closed the flow: it performs no more effects
+    except BaseException as raised:
+        # Code of the user's that is called here, such as a validator, may raise CancelledError by itself (R9).
+        error = own_failure(raised, f"code of graph {engine.plan.name!r}") or raised
+        if not isinstance(error, Exception):
+            yield from _cancelled(engine, control, watch, error)
+            raise
         # A StoreError of a node's own effect is the outcome of its task (`failed_with`), and is handled like others.
         if isinstance(error, StoreError) and not outcome.failed_with(engine, error):
             # What could not be stored did not happen, so no `RunFailed` is written. The thread's claim is released
@@ -150,16 +158,9 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
             ),
         )
         yield from _flush_end(engine, watch, error)
-        raise
-    except GeneratorExit:
-        raise  # the driver closed the flow: it performs no more effects
-    except BaseException as error:
-        fast_path.park(engine)  # a task that the fast path was running becomes the open superstep, for a retry
-        control.cancel(type(error).__name__)  # nodes that still run see it as `ctx.cancelled`
-        yield from _stop(engine, control, Ends(None))
-        emit_events.cancelled(engine, type(error).__name__)
-        yield from _flush_end(engine, watch, error)
-        raise
+        if error is raised:
+            raise
+        raise error from raised
     if engine.check_state:
         mutation_check.look(engine)  # note unstorable values of the last superstep too, for a warning in the result
     if status == CANCELLED:
@@ -172,6 +173,15 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
         emit_events.note(engine, events.RunCompleted(steps=engine.steps, folded=emit_events.folded(engine)))
     yield from _flush(engine, watch, last=True)
     return status
+
+
+def _cancelled(engine: Engine, control: Control, watch: Watch, error: BaseException) -> Flow:
+    """Stop what runs and write that the run was cancelled by *error*, such as Ctrl-C, which `run` raises next."""
+    fast_path.park(engine)  # a task that the fast path was running becomes the open superstep, for a retry
+    control.cancel(type(error).__name__)  # nodes that still run see it as `ctx.cancelled`
+    yield from _stop(engine, control, Ends(None))
+    emit_events.cancelled(engine, type(error).__name__)
+    yield from _flush_end(engine, watch, error)
 
 
 def _flush_end(engine: Engine, watch: Watch, error: BaseException) -> Flow:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from graphrt import events, reducers
+from graphrt._cancellations import failures
 from graphrt._engine.engine import Engine
 from graphrt._engine.erased_values import erased_in
 from graphrt._journal.changed_names import changed_joins, joins_as_data, renamed_nodes, under_older_names
@@ -132,7 +133,7 @@ def _migrated(engine: Engine, migration: Migration, values: dict[str, Any]) -> d
     where = f"{migration.name} of thread {engine.thread!r}"
     try:
         made = migration.values(own(values))
-    except Exception as error:
+    except failures() as error:
         raise MIGRATION_FAILED(source=migration.source[:12], problem=f"raised {told(error)}", where=where) from error
     if not is_mapping(made):
         raise MIGRATION_FAILED(

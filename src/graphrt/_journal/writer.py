@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, final
 from pydantic_core import to_json
 
 from graphrt import events
+from graphrt._cancellations import unasked, unasked_failure
 from graphrt._codec import NotStorable
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
@@ -189,9 +190,13 @@ class Journal:
 
     def show(self, entries: Sequence[Entry]) -> None:
         """Hand *entries* to the sinks, in order."""
-        for entry in entries:
-            for sink in self._sinks:
-                sink(entry)
+        sink: Any = None
+        try:
+            for entry in entries:
+                for sink in self._sinks:
+                    sink(entry)
+        except unasked() as error:
+            raise unasked_failure(error, f"sink {getattr(sink, '__qualname__', type(sink).__name__)}") from error
 
     def stage(self, staged: Beside) -> None:
         """Stage events of the open superstep. They are durable when this returns."""

@@ -13,6 +13,7 @@ from math import isnan
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from graphrt._arguments import a_kind, is_number
+from graphrt._cancellations import unasked, unasked_failure
 from graphrt._journal.batch import no_time
 from graphrt.errors import brief, names
 from graphrt.errors._codes.arguments import (
@@ -288,6 +289,19 @@ def checked_budget(budget: Any) -> Budget | None:
     return found
 
 
+def checked_ids(ids: Callable[[], str]) -> Callable[[], str]:
+    """Return *ids*, which makes ids of threads and runs, wrapped so that a CancelledError of it is its failure (R9)."""
+
+    def own_id() -> str:
+        """Return the next id."""
+        try:
+            return ids()
+        except unasked() as error:
+            raise unasked_failure(error, "ids=") from error
+
+    return own_id
+
+
 def checked_clock(clock: Any) -> Callable[[], float]:
     """Return *clock*, which returns seconds since the epoch, wrapped so that each time that it returns is checked.
 
@@ -303,7 +317,10 @@ def checked_clock(clock: Any) -> Callable[[], float]:
 
     def checked_time() -> float:
         """Return the time that *clock* gives; raise an InputError if it is not a number."""
-        at: Any = clock()
+        try:
+            at: Any = clock()
+        except unasked() as error:
+            raise unasked_failure(error, "clock=") from error
         if at.__class__ is not float and not is_number(at):  # the first half is the usual case, and fast
             raise no_time(at)  # makes the InputError
         return at

@@ -344,7 +344,7 @@ def configure(
         sinks=observed_sinks(graph, arguments.checked_sinks(sinks)),
         clock=arguments.checked_clock(clock) if clock is not None else system_clock,
         sleep=arguments.checked_sleep(sleep),
-        ids=ids if ids is not None else arguments.new_id,
+        ids=arguments.new_id if ids is None else arguments.checked_ids(ids),
         seed=None if seed is None else arguments.checked_seed(seed),
         doubles=doubles,
         threads=SharedThreads(arguments.checked_workers(worker_threads)),
