@@ -1,38 +1,36 @@
-"""Context variables that tell code which node, agent and run it is part of, where no argument can.
+"""What surrounds the code that is running: its node, agent, run and worker threads, where no argument can say it.
 
-An agent that a node calls past its Context, or a graph that an agent has as a tool, finds its surroundings here.
-In the child of a fork they have their defaults: no run goes on there.
-Only the variables and the functions that read them live here. What a value means is the business of its owner.
+An agent that a node calls past its Context, or a graph that an agent has as a tool, finds its surroundings here: one
+frozen object in one context variable. asyncio tasks inherit it, and so do the worker threads that graphrt starts and
+what `ctx.call` runs on the private loop thread; threads that a node starts itself do not. In the child of a fork it is
+empty: no run goes on there.
+
+Drivers set the variable once for each attempt of a node. Code that changes one field for what it calls writes
+`with inside(field=value):`. What a field means is the business of its owner.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from graphrt._forks import run_variable
 
 if TYPE_CHECKING:
-    from contextvars import ContextVar
+    from contextvars import ContextVar, Token
 
 __all__ = [
-    "NODE",
-    "PARENT_AGENT",
-    "REPLACED",
-    "SLEEP",
-    "WATCHER",
+    "SURROUNDINGS",
     "Above",
+    "Surroundings",
     "WithoutContext",
+    "entered",
+    "inside",
     "running",
     "running_context",
+    "surroundings",
 ]
-
-NODE: Final[ContextVar[Any]] = run_variable("graphrt_node", None)
-"""The node that is running: its Context, or a `WithoutContext` if it takes none; else None.
-
-Drivers set it around each call of a node. asyncio tasks that a node starts inherit it, and so does what `ctx.call` runs
-on the private loop thread; threads that a node starts itself do not.
-"""
 
 
 @final
@@ -51,28 +49,6 @@ class WithoutContext:
         """The task whose node is running; None between two nodes."""
 
 
-def running_context() -> Any:
-    """Return the Context of the running node; None outside of nodes and in a node that takes none.
-
-    None also after the attempt has ended: an asyncio task that the node left behind keeps the context variable.
-    """
-    node = NODE.get()
-    return None if node is None or node.__class__ is WithoutContext or node._done else node
-
-
-def running() -> tuple[Any, Any] | None:
-    """Return the task whose node is running and the services of its run; None outside of nodes.
-
-    For warnings about code that has no Context.
-    """
-    node: Any = NODE.get()
-    if node is None:
-        return None
-    if node.__class__ is WithoutContext:
-        return None if node.task is None else (node.task, node.services)
-    return None if node._done else (node._task, node._scope)
-
-
 class Above(NamedTuple):
     """The agent run that a graph is part of, where an agent runs the graph as a tool or as its harness."""
 
@@ -88,13 +64,99 @@ class Above(NamedTuple):
     """Collects the usage of each graph run at its end, completed or not."""
 
 
-PARENT_AGENT: Final[ContextVar[Above | None]] = run_variable("graphrt_above", None)
-"""The agent run that the running graph is part of; None if no agent runs it."""
+@final
+class Surroundings:
+    """The surroundings of running code. It is not changed after it was made: `replaced` makes another one.
 
-REPLACED: Final[ContextVar[tuple[Any, ...]]] = run_variable("graphrt_replaced_models", ())
-"""Replacements for the models of agents, innermost last: see `graphrt.harness.agent._replacements` and decision 0039."""
-SLEEP: Final[ContextVar[Callable[[float], Any] | None]] = run_variable("graphrt_sleep", None)
-"""Function that makes the waits of the running run (decision 0040), called with seconds; None waits in real time."""
+    The attributes of the class are the defaults. An object has only the fields that differ, so that a copy costs 0.3 us
+    however many fields there are.
+    """
 
-WATCHER: Final[ContextVar[Any]] = run_variable("graphrt_watcher", None)
-"""The `RunWatcher` of the attempt that is running, which sees its model and tool calls; None if no sink watches."""
+    node: Any = None
+    """The node that is running: its Context, or a `WithoutContext` if it takes none; None outside of nodes."""
+    agent: Any = None
+    """`Place` of the agent that is running; None outside of agents."""
+    above: Above | None = None
+    """The agent run that the running graph is part of; None if no agent runs it."""
+    doubles: tuple[Any, ...] = ()
+    """Replacements for models and tools of agents, innermost last: see `graphrt.harness.agent._replacements`."""
+    sleep: Callable[[float], Any] | None = None
+    """Makes the waits of the running run (decision 0040), called with seconds; None waits in real time."""
+    watcher: Any = None
+    """The `RunWatcher` of the running attempt, which sees its model and tool calls; None if no sink watches."""
+    instead: Callable[[], Awaitable[Any]] | None = None
+    """Answers a model call in place of the model, when a run is executed again from its log; None asks the model."""
+    order: tuple[int, ...] = ()
+    """Start order of the running agent run or tool call among its concurrent siblings, one number per level.
+
+    The questions of a task are sorted by it, so that a journal does not depend on timing (R13)."""
+    harness_runs: frozenset[Any] = frozenset()
+    """Harness runs that enclose the running code, which must not wait for them when it pauses."""
+    holding: bool = False
+    """Whether the code is inside a model call that holds a reservation of a budget. A call made there must not wait for
+    room: it could be waiting for the reservation of the call that it is part of."""
+    pools: tuple[Any, ...] = ()
+    """Pools of worker threads that have one waiting for the running code."""
+
+    def replaced(self, **fields: Any) -> Surroundings:
+        """Return these surroundings with other values of *fields*."""
+        other = Surroundings()
+        other.__dict__ = {**self.__dict__, **fields}
+        return other
+
+
+SURROUNDINGS: Final[ContextVar[Surroundings]] = run_variable("graphrt_surroundings", Surroundings())
+"""The surroundings of the running code."""
+surroundings: Final = SURROUNDINGS.get
+"""Returns the surroundings of the running code."""
+
+
+@final
+class inside:  # noqa: N801 - read as a function: `with inside(agent=place):`
+    """Give the surroundings other values of *fields* inside the `with` block."""
+
+    __slots__ = ("_fields", "_token")
+
+    def __init__(self, **fields: Any) -> None:
+        self._fields = fields
+
+    def __enter__(self) -> None:
+        self._token = SURROUNDINGS.set(surroundings().replaced(**self._fields))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        SURROUNDINGS.reset(self._token)
+
+
+def entered(node: Any, watcher: Any = None) -> Token[Surroundings]:
+    """Set *node*, and *watcher* if it is not None, for one attempt; `SURROUNDINGS.reset` takes the token at its end.
+
+    Drivers use it where a `with` block costs too much.
+    """
+    around = surroundings()
+    return SURROUNDINGS.set(
+        around.replaced(node=node) if watcher is None else around.replaced(node=node, watcher=watcher)
+    )
+
+
+def running_context() -> Any:
+    """Return the Context of the running node; None outside of nodes and in a node that takes none.
+
+    None also after the attempt has ended: an asyncio task that the node left behind keeps its surroundings.
+    """
+    node = surroundings().node
+    return None if node is None or node.__class__ is WithoutContext or node._done else node
+
+
+def running() -> tuple[Any, Any] | None:
+    """Return the task whose node is running and the services of its run; None outside of nodes.
+
+    For warnings about code that has no Context.
+    """
+    node: Any = surroundings().node
+    if node is None:
+        return None
+    if node.__class__ is WithoutContext:
+        return None if node.task is None else (node.task, node.services)
+    return None if node._done else (node._task, node._scope)

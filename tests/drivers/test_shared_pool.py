@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from graphrt import END, START, GraphBuilder, InputError, Limits, NodeError, Runtime, Send
-from graphrt._drivers.thread_pool import INSIDE, ThreadPool, inside
+from graphrt._drivers.thread_pool import ThreadPool, waits_for
 from graphrt._forks import process
 
 from .support import PATIENCE_S, Beside, State, call, note, parallel, sequence
@@ -341,7 +341,7 @@ def test_last_release_waits_for_a_worker_thread_that_is_being_started(monkeypatc
 def test_a_context_of_the_parent_gives_a_forked_child_no_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     pool, context = ThreadPool(1), copy_context()
     pool.hold()
-    context.run(INSIDE.set, inside(pool))
+    context.run(waits_for, pool)
     monkeypatch.setattr(process, "id", process.id + 1)
 
     with pytest.raises(InputError) as error:

@@ -276,13 +276,12 @@ def test_nodes_streams_and_copies_of_a_run_in_a_child(application, url):
         url,
         """
         import gc
-        from graphrt import _ambient
-        from graphrt.harness.agent._services import HERE
+        from graphrt._ambient import surroundings
 
         codes, parent = [], os.getpid()
 
         def inner():
-            assert _ambient.NODE.get() is None and _ambient.SLEEP.get() is None and HERE.get() is None
+            assert surroundings().__dict__ == {}
             assert len(graph.run({}).state.log) == 3
 
         def forks(state):

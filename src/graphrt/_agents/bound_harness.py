@@ -8,9 +8,8 @@ Terms of this file:
 
 - `prompt` is a text or a list of messages; `options` are the keyword arguments of `run`, such as `output` or `tools`.
 - A reply is *known* if it was recorded by an earlier execution of the task, before a pause or a crash.
-- `HERE` is a context variable by which agents find the services of the task, or the agent that calls them.
-- `INSTEAD` is set while a run is executed again from its log: a function that gives the logged reply.
-- `WATCHER` is the sink that sees model calls, for telemetry; None without one.
+- `surroundings()` are those of the running code: `instead` is set while a run is executed again from its log, and is a
+  function that gives the logged reply; `watcher` is the sink that sees model calls, for telemetry.
 
 For the terms, see docs/glossary.md.
 """
@@ -23,7 +22,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, final
 
-from graphrt._ambient import WATCHER
+from graphrt._ambient import surroundings
 from graphrt._flows.live import MessageItem
 from graphrt.errors import a_type, names
 from graphrt.errors._codes.agents import (
@@ -33,7 +32,7 @@ from graphrt.errors._codes.agents import (
     TOOL_NOT_ALLOWED,
     USAGE_CANNOT_BE_COUNTED,
 )
-from graphrt.harness.agent._services import HERE, INSTEAD, AgentServices
+from graphrt.harness.agent._services import AgentServices
 from graphrt.harness.protocol import OutputT_co, TextDelta
 
 if TYPE_CHECKING:
@@ -138,11 +137,7 @@ class BoundHarness(Generic[OutputT_co]):
         host = self._host.showing(show)
         if self._tools is not None:
             options["tools"] = self._allowed(options.get("tools"), self._tools)
-        token = HERE.set(host)  # agents below this one find the task's services here
-        try:
-            reply: AgentReply = await drive(host, prompt, options)
-        finally:
-            HERE.reset(token)
+        reply: AgentReply = await drive(host, prompt, options)
         return reply
 
     def _allowed(self, wanted: Any, tools: Sequence[Any]) -> Sequence[Any]:
@@ -197,7 +192,7 @@ class BoundHarness(Generic[OutputT_co]):
 
         async def within_budget() -> AgentReply:
             """Make the call, within the task's budget if it has one. Called only if no reply is recorded."""
-            if INSTEAD.get() is None:
+            if surroundings().instead is None:
                 check_real(harness)  # raises if this process forbids real model requests, as a test suite may
             if host.ledger is None:
                 try:
@@ -244,10 +239,10 @@ async def _called(
     If *show* is given, it gets each item of the reply, or the reply alone if the harness cannot stream. *began* gets the
     items of a stream.
     """
-    watcher = WATCHER.get()
+    watcher = surroundings().watcher
     if watcher is not None:
         watcher.asks(_profile(harness).name, prompt)
-    instead = INSTEAD.get()
+    instead = surroundings().instead
     if instead is None and show is not None and hasattr(harness, "stream"):
         streamed = await _streamed(harness, prompt, options, show, began)
         _check_usage(harness, streamed)

@@ -1,12 +1,9 @@
 """Graphs as tools of an agent, and a graph as a harness, which is what a node calls to speak to a model.
 
 What runs inside belongs to the calling run: to its budget, depth limit, stream and usage. It is connected with the
-caller by context variables, because a compiled graph has no argument for that:
-
-- `HERE`: the `Place` of the agent that runs, with its ledger of the budget, depth, stream and services of the task
-  (`host`); or these services alone, outside of agents; else None.
-- `NODE`: the running node, with its Context.
-- `PARENT_AGENT`: an `Above`, by which agents and budgets inside a graph find the agent run that the graph is part of.
+caller by the surroundings of the code (`_ambient`), because a compiled graph has no argument for that: `agent` is the
+`Place` of the agent that runs, with its ledger of the budget, depth, stream and services of the task (`host`), and by
+`above`, agents and budgets inside a graph find the agent run that the graph is part of.
 """
 
 from __future__ import annotations
@@ -17,13 +14,13 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack, final
 
 from graphrt._agents.graph_input import GraphInput
-from graphrt._ambient import NODE, PARENT_AGENT, Above, running_context
+from graphrt._ambient import Above, inside, running_context, surroundings
 from graphrt._usage.amounts import used_amounts
 from graphrt.errors import InputError, names
 from graphrt.errors._codes.agents import GRAPH_NOT_ENDED, NESTED_TOO_DEEP
 from graphrt.errors._codes.arguments import ARGUMENTS_EXCLUDE_EACH_OTHER
 from graphrt.errors._codes.threads import ANSWER_DOES_NOT_FIT
-from graphrt.harness.agent._services import HERE, Place, Question
+from graphrt.harness.agent._services import Place, Question
 from graphrt.harness.agent.events import SubAgentItem
 from graphrt.harness.messages import Prompt, ToolSpec
 from graphrt.harness.protocol import AgentReply
@@ -115,8 +112,8 @@ class GraphTool:
             ToolError: The run ended with another status than "completed" (`graph-not-ended`).
         """
         options = {"deps": context.deps, **self._options}  # the `deps` of the agent's run, unless others were given
-        here = HERE.get()
-        if isinstance(here, Place) and here.host.thread is not None and "store" not in options:
+        here: Place | None = surroundings().agent
+        if here is not None and here.host.thread is not None and "store" not in options:
             resume = getattr(self._graph, "__graphrt_resume__", None)
             if resume is not None:
                 return await self._with_questions(here, arguments, context, options, resume)
@@ -197,7 +194,7 @@ class GraphTool:
         """Return the result of the tool for the final state in *result*."""
         return result.state if self._output is None else self._output(result.state)
 
-    async def _run(self, here: Any, run: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    async def _run(self, here: Place | None, run: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Await one *run* of the graph as a part of the agent's run *here*, and count what its model calls used."""
         took: list[Usage] = []  # usage of each run inside, which is added at its end, completed or not
         try:
@@ -207,7 +204,7 @@ class GraphTool:
             # Also after a failure, because its model calls were paid: for the agent's own total, and for the totals of
             # the task, under a key that identifies this agent run and the graph, whose name stands for that of a model.
             # Without an agent there is nothing to add it to.
-            if isinstance(here, Place):
+            if here is not None:
                 for usage in took:
                     here.took.append(usage)
                     await here.host.spent(f"{here.path}{self._graph.name}", usage, self._graph.name)
@@ -276,7 +273,7 @@ class GraphHarness:
             )
         took: list[Usage] = []
         try:
-            with _part_of(HERE.get(), self._graph.name, took):
+            with _part_of(surroundings().agent, self._graph.name, took):
                 result = await self._graph.arun(self._input(prompt), **self._options)
             # A compiled graph reports its usage to *took*. Of another object with `arun`, the result may have it.
             if not took and result.usage is not None:
@@ -297,33 +294,29 @@ async def _paid(graph: str, took: list[Usage]) -> None:
         return
     services = node._agents()
     for usage in took:
-        if services.ledger is not None and not isinstance(HERE.get(), Place):  # an agent's ledger bounded the calls
+        if services.ledger is not None and surroundings().agent is None:  # an agent's ledger bounded the calls
             services.ledger.charge(used_amounts(usage))
         await services.spent(f"graph/{graph}", usage, graph)  # key, usage, and the name in place of a model's
 
 
 @contextmanager
-def _part_of(here: Any, graph: str, took: list[Usage]) -> Generator[None, None, None]:
+def _part_of(here: Place | None, graph: str, took: list[Usage]) -> Generator[None, None, None]:
     """Make a graph that runs inside the block a part of the agent run *here*: of its budget, depth and stream.
 
     Args:
-        here: Place of the agent that runs the graph as a tool; anything else if none does.
+        here: Place of the agent that runs the graph as a tool; None if none does.
         graph: Name of the graph.
         took: Receives the usage of each run inside.
 
     Raises:
         AgentLimitError: The graph would exceed the depth limit.
     """
-    if not isinstance(here, Place):  # not called by an agent: keep what an outer one set, and only collect usage here
-        run_by = PARENT_AGENT.get()
+    if here is None:  # not called by an agent: keep what an outer one set, and only collect usage here
+        run_by = surroundings().above
         # A new one has no ledger, no agents above, no limit on their depth, and no stream.
-        token = PARENT_AGENT.set(
-            Above(None, 0, _ANY_DEPTH, None, took) if run_by is None else run_by._replace(took=took)
-        )
-        try:
+        above = Above(None, 0, _ANY_DEPTH, None, took) if run_by is None else run_by._replace(took=took)
+        with inside(above=above):
             yield
-        finally:
-            PARENT_AGENT.reset(token)
         return
     # From here on, an agent runs the graph as a tool.
     if here.depth + 1 > here.most_depth:
@@ -343,13 +336,8 @@ def _part_of(here: Any, graph: str, took: list[Usage]) -> Generator[None, None, 
     # Ledger, number of agents that enclose the graph, limit on it, stream, and list for the usage.
     above = Above(here.ledger, here.depth + 1, here.most_depth, None if show is None else emit, took)
     # Agents inside the graph belong to its nodes: they must find neither this agent nor its node.
-    outer, inner, node_ = PARENT_AGENT.set(above), HERE.set(None), NODE.set(None)
-    try:
+    with inside(above=above, agent=None, node=None):
         yield
-    finally:
-        NODE.reset(node_)
-        HERE.reset(inner)
-        PARENT_AGENT.reset(outer)
 
 
 def _check_ended(graph: Runs, result: Any) -> None:

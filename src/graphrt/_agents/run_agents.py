@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
-from graphrt._ambient import PARENT_AGENT
+from graphrt._ambient import surroundings
 from graphrt._forks import FreshLock
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class RunAgents:
         """Return the innermost ledger that bounds the model calls of *task*; None without a budget."""
         if self._ledgers is None:
             engine = task.engine
-            above = PARENT_AGENT.get()  # set if an agent runs this graph as a tool: its budget bounds the run too
+            above = surroundings().above  # set if an agent runs this graph as a tool: its budget bounds the run too
             ledger = None if above is None else above.ledger
             # No budget anywhere: not of the run, the node, the graph around this one, an agent, or in the state. An
             # engine with a path belongs to a nested graph, where the tasks around it may have budgets.

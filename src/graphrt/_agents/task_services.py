@@ -14,16 +14,15 @@ within the task, at every execution. `_scope` has the services of the run. For t
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextvars import ContextVar
 from copy import copy
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from graphrt._agents.bound_harness import BoundHarness, default_tools
 from graphrt._agents.budget_grants import grant, owner, was_granted
 from graphrt._agents.redacted_items import redacted_item, redacted_reply
-from graphrt._ambient import PARENT_AGENT, WATCHER
+from graphrt._ambient import inside, surroundings
 from graphrt._drivers.blocking_calls import call_store
 from graphrt._drivers.context import Suspended
 from graphrt._drivers.node_effects import EffectKind, perform_async
@@ -33,14 +32,12 @@ from graphrt._engine.spending import spending
 from graphrt._engine.storability import check_storable
 from graphrt._engine.task import Spent
 from graphrt._flows.live import MessageItem
-from graphrt._forks import run_variable
 from graphrt._plan.fields import own
 from graphrt._usage.amounts import settled, used_amounts
 from graphrt.errors import BudgetExceededError, HarnessError, ReplayDivergedError, StoreError
 from graphrt.events import Amounts, Usage
 from graphrt.harness._harness_checks import check_harness
 from graphrt.harness._reply_data import is_plain, reply_from, reply_to
-from graphrt.harness.agent._services import ORDER
 from graphrt.stores.ids import bare_id
 
 if TYPE_CHECKING:
@@ -57,8 +54,6 @@ if TYPE_CHECKING:
     from graphrt.harness.protocol import ModelResponse
 
 T = TypeVar("T")
-_AROUND: Final[ContextVar[frozenset[Future[None]]]] = run_variable("graphrt_runs_around", frozenset())
-"""Harness runs that enclose the current one; a pausing run must not wait for them."""
 
 
 @final
@@ -108,7 +103,7 @@ class TaskServices:
         """Innermost ledger that includes what earlier executions used. Ledgers inside it begin anew."""
         self.emit: Callable[[Any], None] | None = None
         """Shows an item of a harness run; None without a reader."""
-        above = PARENT_AGENT.get()
+        above = surroundings().above
         if self._scope.emit is not None:
             self.emit = self.publish
         elif above is not None and above.emit is not None:  # an agent runs this graph: show it on the agent's stream
@@ -158,21 +153,20 @@ class TaskServices:
         from asyncio import current_task, get_running_loop, sleep, wait
 
         mine = get_running_loop().create_future()  # set when this run ends or pauses
-        around = _AROUND.get()
-        token, order = _AROUND.set(around | {mine}), ORDER.set((*ORDER.get(), next(self._begun)))
+        around = surroundings()
+        runs, order = around.harness_runs, (*around.order, next(self._begun))
         self._flying[mine] = current_task()
         try:
-            return await run()
+            with inside(harness_runs=runs | {mine}, order=order):
+                return await run()
         except Suspended:
             del self._flying[mine]
             mine.set_result(None)
             await sleep(0)  # lets siblings begin that were created in the same turn of the loop
-            while others := self._flying.keys() - around:
+            while others := self._flying.keys() - runs:
                 await wait(others)
             raise
         finally:
-            _AROUND.reset(token)
-            ORDER.reset(order)
             if not mine.done():
                 del self._flying[mine]
                 mine.set_result(None)
@@ -223,7 +217,7 @@ class TaskServices:
         if known is not None:
             self.account()  # this execution may not have counted it yet
             return reply_from(own(known.data), known.usage, known.model), True  # a copy, which the node may change
-        recorded, watcher = services.recorded, WATCHER.get()
+        recorded, watcher = services.recorded, surroundings().watcher
         if recorded is not None:  # the run is executed again from its log, which has the replies
             before = len(models.failed(asked))
             try:
@@ -352,7 +346,7 @@ class TaskServices:
             return answers
         # Parallel runs ask in any order: sorted by the start order of the runs, the journal is the same (rule R13).
         for one in known[before:]:
-            self._asked[one.key] = ORDER.get()
+            self._asked[one.key] = surroundings().order
         known.sort(key=lambda one: self._asked.get(one.key, ()))  # those of earlier executions stay in front
         raise pause
 

@@ -16,7 +16,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, final
 
-from graphrt._ambient import NODE, WithoutContext
+from graphrt._ambient import SURROUNDINGS, WithoutContext, entered
 from graphrt._drivers.async_parallel_tasks import AsyncParallelTasks, inline
 from graphrt._drivers.async_retry_waits import await_
 from graphrt._drivers.blocking_calls import call_store
@@ -86,17 +86,17 @@ class AioDriver:
                         # Fast path (decision 0004): call the node here. A run that has a thread can be cancelled from
                         # outside (`watched`): its async nodes go through `_halting`, which cancels them.
                         if plain == CALL_ASYNC and not self.services.control.watched:
-                            token = NODE.set(WithoutContext(self.services, effect))
+                            token = entered(WithoutContext(self.services, effect))
                             try:
                                 reply = await effect.node.fn(effect.state)
                             finally:
-                                NODE.reset(token)
+                                SURROUNDINGS.reset(token)
                         elif plain == CALL_SYNC and effect.node.policy.inline:
-                            token = NODE.set(WithoutContext(self.services, effect))
+                            token = entered(WithoutContext(self.services, effect))
                             try:
                                 reply = effect.node.fn(effect.state)
                             finally:
-                                NODE.reset(token)
+                                SURROUNDINGS.reset(token)
                         else:
                             reply = await self.run_one(effect)
                     else:

@@ -27,7 +27,7 @@ from graphrt._drivers.failures import Escaped
 from graphrt._drivers.invoke import ainvoke, invoke
 from graphrt._drivers.parallel_tasks import Ended
 from graphrt._drivers.run_services import RunServices, monotonic
-from graphrt._drivers.thread_pool import INSIDE, inside
+from graphrt._drivers.thread_pool import waits_for
 from graphrt._engine.task import STOPPED, Failed, Stopped, Task, TimedOut
 from graphrt._flows.effects import Flow
 from graphrt.limits import Limits
@@ -40,12 +40,14 @@ ODD: Final = frozenset({Failed, TimedOut, Stopped, Escaped})
 class _SyncJob:
     """A sync node as a job of `ThreadPool`. It runs in a copy of the caller's context variables (rule R19)."""
 
-    __slots__ = ("_context", "_parallel", "_pools", "key", "reply", "worker")
+    __slots__ = ("_context", "_parallel", "key", "reply", "worker")
 
     def __init__(self, parallel: AsyncParallelTasks, key: tuple[Task, int]) -> None:
         self._parallel = parallel
         self._context = contextvars.copy_context()
-        self._pools = inside(parallel.services.pool())  # the pools whose worker threads wait for the node
+        self._context.run(
+            waits_for, parallel.services.pool()
+        )  # a run that the node starts must not wait for its worker
         self.key = key
         self.reply: Any = None
         self.worker: threading.Thread | None = None  # set by the pool while the job runs
@@ -57,14 +59,9 @@ class _SyncJob:
             task.more().time = AttemptTime(task)
             self._parallel.begun(self.key)
         try:
-            self.reply = self._context.run(self._invoke, task)
+            self.reply = self._context.run(invoke, self._parallel.services, task, _no_graph)
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             self.reply = Escaped(error)
-
-    def _invoke(self, task: Task) -> Any:
-        """Run the node in the job's context variables, and return its reply."""
-        INSIDE.set(self._pools)  # a run that this node starts must not wait for this worker thread
-        return invoke(self._parallel.services, task, _no_graph)
 
     def land(self) -> None:
         """Hand the reply over; called on the worker thread when it can take the next job."""

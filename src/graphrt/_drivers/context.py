@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, Type
 
 import typing_extensions as te
 
-from graphrt._ambient import NODE
+from graphrt._ambient import inside
 from graphrt._drivers.child_threads import ChildThreads, Ended, StateGraph, Tags
 from graphrt._drivers.node_effects import EffectKind, decide, find_effect, perform, perform_async, runs_once
 from graphrt._drivers.remembered_calls import Call, RememberedCalls
@@ -626,11 +626,8 @@ class Context(Generic[D]):
 
     def _drive(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run the coroutine that *make* makes on the private loop thread; agents that it calls work for this node."""
-        token = NODE.set(self)  # also where a thread of the node's own makes the call
-        try:
+        with inside(node=self):  # also where a thread of the node's own makes the call
             return self._scope.loop().run(make, self._scope.control)
-        finally:
-            NODE.reset(token)
 
     def heartbeat(self) -> None:
         """Say that the node is still at work, so that its `idle_timeout_s` begins anew; does nothing if `cancelled`.

@@ -16,7 +16,7 @@ from threading import get_ident
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from graphrt._ambient import NODE, WATCHER, WithoutContext
+from graphrt._ambient import SURROUNDINGS, WithoutContext, entered
 from graphrt._drivers.attempt_times import AttemptTime, is_timed
 from graphrt._drivers.context import Context
 from graphrt._drivers.failures import outcome, swallowed
@@ -60,9 +60,8 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
     started = monotonic() if services.timed else 0.0  # steps show durations; 0.0: not measured
     context = Context(services, task, get_ident()) if node.wants_context else None
     key: Any = None
-    token = NODE.set(
-        WithoutContext(services, task) if context is None else context
-    )  # agents that the node calls find it there
+    # Agents that the node calls find it there.
+    token = entered(WithoutContext(services, task) if context is None else context, services.watcher)
     try:
         if node.cache is not None:  # option `cache=` of the node: equal inputs give the stored result
             key = node.cache.key(node.name, task)
@@ -78,7 +77,7 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
             context._failed_sync(reply.error)  # cancels the model calls that it left behind
         return reply
     finally:
-        NODE.reset(token)
+        SURROUNDINGS.reset(token)
         if context is not None:
             context._done = True  # model calls of code that the node left behind are refused from now on
         if started:
@@ -96,7 +95,6 @@ def watched(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any
     """Do as `invoke` does, and report to the run's watcher when the attempt begins and ends."""
     watcher = services.watcher
     assert watcher is not None  # noqa: S101 - the caller checked
-    token = WATCHER.set(watcher)
     reply: Any = STOPPED  # what stays if the attempt raises
     end = watcher.attempt(task.id, task.node.name, task.attempt)  # returns what to call at the end
     try:
@@ -104,14 +102,12 @@ def watched(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any
         return reply
     finally:
         end(*outcome_of(reply))
-        WATCHER.reset(token)
 
 
 async def awatched(services: RunServices, task: Task, drive: Callable[[Flow, Task], Awaitable[Any]] | None) -> Any:
     """Do as `ainvoke` does, and report to the run's watcher when the attempt begins and ends; the twin of `watched`."""
     watcher = services.watcher
     assert watcher is not None  # noqa: S101 - the caller checked
-    token = WATCHER.set(watcher)
     reply: Any = STOPPED  # what stays if the attempt raises
     end = watcher.attempt(task.id, task.node.name, task.attempt)
     try:
@@ -119,7 +115,6 @@ async def awatched(services: RunServices, task: Task, drive: Callable[[Flow, Tas
         return reply
     finally:
         end(*outcome_of(reply))
-        WATCHER.reset(token)
 
 
 def outcome_of(reply: Any) -> tuple[str, str | None]:
@@ -224,7 +219,7 @@ async def ainvoke(
     key: Any = None
     limit: asyncio.Timeout | None = None
     time: AttemptTime | None = None
-    token = NODE.set(WithoutContext(services, task) if context is None else context)
+    token = entered(WithoutContext(services, task) if context is None else context, services.watcher)
     try:
         if node.child is not None and drive is not None:
             return await drive(nested(task, services.control), task)
@@ -254,7 +249,7 @@ async def ainvoke(
             await context._failed(reply.error)
         return reply
     finally:
-        NODE.reset(token)
+        SURROUNDINGS.reset(token)
         if context is not None:
             context._done = True
         if services.timed:

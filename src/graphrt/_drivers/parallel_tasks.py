@@ -26,7 +26,7 @@ from graphrt._drivers.failures import Escaped
 from graphrt._drivers.invoke import ainvoke, invoke
 from graphrt._drivers.retry_waits import Rest
 from graphrt._drivers.run_services import RunServices, monotonic
-from graphrt._drivers.thread_pool import INSIDE, inside
+from graphrt._drivers.thread_pool import waits_for
 from graphrt._engine.task import STOPPED, Failed, Stopped, Task, TimedOut
 from graphrt._flows.effects import Flow
 from graphrt._forks import Home, OwnLock
@@ -55,7 +55,7 @@ class ParallelTasks:
         self.context = contextvars.copy_context()  # the caller's; each node runs in a copy (rule R19)
         self.on_workers = self.context.copy()
         """Context variables for worker threads: what a node starts there must not wait for one of the same pool."""
-        self.on_workers.run(INSIDE.set, inside(self.pool))
+        self.on_workers.run(waits_for, self.pool)
         self.queue: deque[Task] = deque()
         self.timed: deque[Task] = deque()  # sync tasks with a timeout, which begins when a helper takes the task
         self.ended: deque[Ended] = deque()

@@ -76,7 +76,7 @@ class Recorded(Protocol):
 
         Args:
             call: Digest of the request and number of failed attempts before it: the key of the recorded reply.
-            make: Makes the call, within its budget. The context variable `INSTEAD` gives it the reply from the log
+            make: Makes the call, within its budget. `Surroundings.instead` gives it the reply from the log
                 in place of the model's, so that budgets are charged as they were.
 
         Raises:

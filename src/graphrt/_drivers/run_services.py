@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, final
 
-from graphrt._ambient import REPLACED, SLEEP
+from graphrt._ambient import SURROUNDINGS, surroundings
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.task import Task
 from graphrt._flows.effects import Control, Record, Staged
@@ -370,18 +370,17 @@ class RunServices:
         """Make the doubles and the sleep of this run visible to all code that runs inside the `with` block.
 
         Drivers open the block around the run. Doubles replace models of agents, and tools, for example in a test.
-        Context variables carry them, because some of that code has no reference to the run: an agent that a node
+        The surroundings carry them, because some of that code has no reference to the run: an agent that a node
         without a Context calls, or a graph that an agent has as a tool.
         """
-        doubles, outer, slept = self.doubles, REPLACED.get(), SLEEP.get()
-        if doubles is not None:
-            REPLACED.set((*outer, doubles))  # innermost last: those of a run around this one count too
-        SLEEP.set(self.sleep)  # that of a run around this one, if this runtime has none: see the attribute
+        outer = surroundings()
+        # Innermost last: the doubles of a run around this one count too. Its sleep does, if this runtime has none.
+        doubles = outer.doubles if self.doubles is None else (*outer.doubles, self.doubles)
+        SURROUNDINGS.set(outer.replaced(doubles=doubles, sleep=self.sleep))
         try:
             yield
         finally:
-            REPLACED.set(outer)
-            SLEEP.set(slept)
+            SURROUNDINGS.set(outer)
 
     @property
     def holds(self) -> bool:

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, final
 
-from graphrt._ambient import NODE, WithoutContext
+from graphrt._ambient import WithoutContext, inside
 from graphrt._drivers.context import Context
 from graphrt._drivers.failures import outcome, swallowed
 from graphrt._drivers.run_services import RunServices
@@ -124,18 +124,16 @@ class ScriptedDriver:
                 nested(task, self.services.control)
             )
         context = Context(self.services, task) if node.wants_context else None
-        token = NODE.set(WithoutContext(self.services, task) if context is None else context)
         try:
-            reply = node.fn(task.state) if context is None else node.fn(task.state, context)
-            if inspect.iscoroutine(reply):
-                reply = by_hand(reply)
+            with inside(node=WithoutContext(self.services, task) if context is None else context):
+                reply = node.fn(task.state) if context is None else node.fn(task.state, context)
+                if inspect.iscoroutine(reply):
+                    reply = by_hand(reply)
         except BaseException as error:
             reply = outcome(task, error, self.services.control, context=context)
             if isinstance(reply, BaseException):
                 raise
             return reply
-        finally:
-            NODE.reset(token)
         if context is not None and context._suspended:  # the node caught the pause of its own question
             return swallowed(task)
         # `_charged` marks replies whose model calls count against a token budget in the state.

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, Final, final
 
-from graphrt._ambient import NODE, WithoutContext
+from graphrt._ambient import SURROUNDINGS, WithoutContext, entered
 from graphrt._drivers.attempt_times import is_timed
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit, inside
 from graphrt._drivers.failures import outcome
@@ -86,7 +86,7 @@ class SyncDriver:
         """
         send, services = flow.send, self.services
         plain = WithoutContext(services)
-        token = NODE.set(plain)
+        token = entered(plain)
         # 1 is CALL_SYNC: a sync node without context, timeout and cache (decision 0004) is called here, without
         # `invoke`. With a `RunWatcher` (`services.watcher`) no node is: it hears of attempts from `invoke` alone.
         plainly = 1 if services.watcher is None else None
@@ -113,7 +113,7 @@ class SyncDriver:
         except StopIteration as stop:
             return stop.value
         finally:
-            NODE.reset(token)
+            SURROUNDINGS.reset(token)
             if self._parallel is not None:
                 parallel, self._parallel = self._parallel, None
                 parallel.close()  # gives its worker threads back
@@ -138,11 +138,11 @@ class SyncDriver:
                 try:
                     if kind is Task and effect.plain == plainly:  # steps show its duration
                         started = now()
-                        token = NODE.set(WithoutContext(self.services, effect))
+                        token = entered(WithoutContext(self.services, effect))
                         try:
                             reply = effect.node.fn(effect.state)
                         finally:
-                            NODE.reset(token)
+                            SURROUNDINGS.reset(token)
                         effect.duration_s = now() - started
                     elif kind is Step:
                         yield effect

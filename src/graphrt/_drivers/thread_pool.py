@@ -17,13 +17,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from contextvars import ContextVar
-from typing import Final, Protocol, final
+from typing import Protocol, final
 
-from graphrt._forks import Home, run_variable
-
-INSIDE: Final[ContextVar[tuple[ThreadPool, ...]]] = run_variable("graphrt_inside_pools", ())
-"""Pools that have a worker thread waiting for the code that is running; set in the context of each job."""
+from graphrt._ambient import SURROUNDINGS, surroundings
+from graphrt._forks import Home
 
 
 class Job(Protocol):
@@ -81,7 +78,7 @@ class ThreadPool:
         Raises:
             InputError: The pool belongs to another process, of which this one is a forked child. So for all methods.
         """
-        pool, waiting = self, INSIDE.get()
+        pool, waiting = self, surroundings().pools
         while pool in waiting:
             pool._home.check()
             with pool._wake:
@@ -209,9 +206,10 @@ class ThreadPool:
             del job  # an idle worker thread must not keep a job alive
 
 
-def inside(pool: ThreadPool) -> tuple[ThreadPool, ...]:
-    """Return the value of `INSIDE` for a job of *pool* that is submitted here: the pools around it, and *pool* itself.
+def waits_for(pool: ThreadPool) -> None:
+    """Note in the surroundings that a worker thread of *pool* waits for the code that runs here.
 
-    The code that submits the job sets it in the job's context variables, so that `here` finds a free pool inside the job.
+    It is called in the context variables of a job, so that `here` finds a free pool inside the job.
     """
-    return (*INSIDE.get(), pool)
+    around = surroundings()
+    SURROUNDINGS.set(around.replaced(pools=(*around.pools, pool)))

@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
-from graphrt._ambient import PARENT_AGENT
+from graphrt._ambient import surroundings
 from graphrt._drivers.run_services import RunServices
 from graphrt._engine import emit_events
 from graphrt._engine.engine import Engine
@@ -365,7 +365,7 @@ class ActiveRun:
         Raises:
             StoreError: The thread could not be released.
         """
-        above = PARENT_AGENT.get()
+        above = surroundings().above
         if above is not None and (usage := used(self.engine)) is not None:
             above.took.append(usage)  # the agent adds it to its own usage
         try:

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, final
 
 from graphrt import errors, events
+from graphrt._ambient import inside
 from graphrt._engine.model_calls import ModelCall
 from graphrt._engine.task import Task
 from graphrt._plan.fields import own
@@ -25,7 +26,7 @@ from graphrt.errors import GraphrtError
 from graphrt.errors._codes.threads import NOT_IN_THE_LOG
 from graphrt.events import Entry
 from graphrt.harness._reply_data import reply_from
-from graphrt.harness.agent._services import INSTEAD, Composed
+from graphrt.harness.agent._services import Composed
 
 _PENDING_S: Final = 2.0
 """Seconds for which a call waits to be cancelled if the log has no end of its task."""
@@ -186,7 +187,7 @@ class Recordings:
         """Return the recorded reply to a model call; raise as `effect` does if there is none.
 
         Args:
-            make: Makes the call within its budgets. The context variable INSTEAD makes it take the recorded reply in
+            make: Makes the call within its budgets. `Surroundings.instead` makes it take the recorded reply in
                 place of the model's, so that budgets are charged, and refuse, as they did.
         """
         log = self._log_of(task)
@@ -207,11 +208,8 @@ class Recordings:
             asked = {one.key for one in log.replies.values()} - {one.key for one in task.more().model_calls().replies}
             raise self._failure(log, task) or self._unanswered(task, "model", call.key, unused=asked)
 
-        token = INSTEAD.set(instead)
-        try:
+        with inside(instead=instead):
             return await make()
-        finally:
-            INSTEAD.reset(token)
 
     async def _cancelled_if_pending(self, task: Task, answered: bool) -> None:  # noqa: FBT001 - for this class only
         """Wait to be cancelled, if the log has no end of *task*: then the failure of a task beside it had cancelled it.

@@ -6,7 +6,7 @@ Called when a run is opened, and for one task that a worker of a queue runs (`re
 from __future__ import annotations
 
 from graphrt._agents.run_agents import RunAgents
-from graphrt._ambient import SLEEP
+from graphrt._ambient import surroundings
 from graphrt._drivers.run_services import RunServices
 from graphrt._engine.engine import Engine
 from graphrt._flows.effects import Control
@@ -43,5 +43,5 @@ def services_of(config: RunConfig, engine: Engine, control: Control, seed: int |
         services.known_as = shared_id(config.store, engine.thread)
     services.agents = RunAgents()  # makes what agents and budgets need in a task
     # A run inside a run waits as the outer one does, unless its runtime has a sleep= (decision 0040).
-    services.sleep = config.sleep if config.sleep is not None else SLEEP.get()
+    services.sleep = config.sleep if config.sleep is not None else surroundings().sleep
     return services

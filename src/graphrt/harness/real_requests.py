@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, final
 from urllib.parse import urlsplit
 
-from graphrt._ambient import running_context
+from graphrt._ambient import running_context, surroundings
 from graphrt.errors import names
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.models import MODEL_REQUEST_FORBIDDEN
@@ -99,10 +99,8 @@ def refuse_if_forbidden(model: str, api_base: str | None) -> None:
     """
     if not forbidden(api_base):
         return
-    from graphrt.harness.agent._services import HERE, Place
-
-    here, node = HERE.get(), running_context()
-    agents = here.names if isinstance(here, Place) else ()
+    here, node = surroundings().agent, running_context()
+    agents: tuple[str, ...] = here.names if here is not None else ()
     place: dict[str, Any] = {} if node is None else {**node._task.engine.where(node._task).known, "boundary": True}
     raise MODEL_REQUEST_FORBIDDEN(
         sender=f" of agent {agents[-1]!r}" if agents else "",

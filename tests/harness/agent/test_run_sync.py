@@ -8,9 +8,9 @@ from typing import Any, TypedDict
 import pytest
 
 from graphrt import END, START, Budget, Context, GraphBuilder, Runtime
+from graphrt._ambient import SURROUNDINGS, surroundings
 from graphrt.errors import BudgetExceededError, InputError, NodeError
 from graphrt.harness import Agent, FunctionModel, MockHarness, ScriptedModel, ToolCall, tool
-from graphrt.harness.agent._services import HERE
 
 from .graphs import replies
 
@@ -214,7 +214,7 @@ def test_it_does_not_wait_for_the_loop_that_it_is_on():
     inner = agent("inside")
 
     async def answer(_: Any) -> str:
-        HERE.set(None)  # as in a callback that was made elsewhere
+        SURROUNDINGS.set(surroundings().replaced(agent=None))  # as in a callback that was made elsewhere
         return inner.run_sync("hi").text
 
     with pytest.raises(InputError) as refused:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from graphrt._ambient import inside
 from graphrt.errors import BudgetExceededError
 from graphrt.events import Amounts
 from graphrt.harness import Budget, BudgetWarning, Ledger
-from graphrt.harness.budget._ledger import HOLDING
 
 
 def run(body: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -129,11 +129,10 @@ def test_a_call_inside_of_a_call_is_refused_instead_of_waiting_for_it() -> None:
     async def body() -> None:
         run_, agent = (outer := Ledger(Budget(tokens=100))), Ledger(Budget(tokens=80), of="agent", parent=outer)
         hold = await run_.reserve(tokens(60))
-        token = HOLDING.set(True)
-        with pytest.raises(BudgetExceededError, match="because it is part of one of them"):
-            await agent.reserve(tokens(50))
-        (await agent.reserve(tokens(40))).release()
-        HOLDING.reset(token)
+        with inside(holding=True):
+            with pytest.raises(BudgetExceededError, match="because it is part of one of them"):
+                await agent.reserve(tokens(50))
+            (await agent.reserve(tokens(40))).release()
         hold.release()
         assert (run_.held, agent.held) == (Amounts(), Amounts())
 
@@ -148,9 +147,8 @@ def test_a_call_inside_of_a_call_does_not_wait_behind_others() -> None:
         outer = await ledger.reserve(tokens(50))
         other = asyncio.create_task(ledger.reserve(tokens(80)))
         await turns()
-        token = HOLDING.set(True)
-        (await ledger.reserve(tokens(10))).commit(tokens(10))
-        HOLDING.reset(token)
+        with inside(holding=True):
+            (await ledger.reserve(tokens(10))).commit(tokens(10))
         outer.release()
         (await other).release()
         assert ledger.spent.tokens == 10

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 from graphrt import _retry_policy
-from graphrt._ambient import SLEEP, WATCHER
+from graphrt._ambient import surroundings
 from graphrt._usage.usage import UNREPORTED
 from graphrt.errors import BadResponseError, HarnessError, InputError, ToolError, a_type
 from graphrt.errors._codes.agents import NOT_A_RESPONSE
@@ -21,7 +21,7 @@ from graphrt.events import Usage
 from graphrt.harness._harness_checks import check_real, usage_problem
 from graphrt.harness._output.exchange import in_words
 from graphrt.harness.agent._digest import of_request
-from graphrt.harness.agent._services import INSTEAD, Place
+from graphrt.harness.agent._services import Place
 from graphrt.harness.agent.cache import ResponseCache, asked_of
 from graphrt.harness.agent.events import ModelEnded, ModelFailed, ModelStarted
 from graphrt.harness.budget._admission import count_failed, recount, spend
@@ -124,7 +124,7 @@ class Caller:
 
     async def _attempts(self, model: ChatModel, request: ModelRequest, call: int, key: str) -> ModelResponse:
         policy, attempt = self._retry, 1
-        if INSTEAD.get() is None:
+        if surroundings().instead is None:
             check_real(model)
         if not model.profile.holds_to_output(request):  # a fallback may lack what the first model can
             request = in_words(request)
@@ -172,11 +172,11 @@ class Caller:
         """Make the call. *began* gets the items of a stream."""
         began.clear()
         emit = self._emit
-        watcher = WATCHER.get()
+        watcher = surroundings().watcher
         if watcher is not None:
             watcher.asks(model.profile.name, request.messages)
         response: Any = None
-        instead = INSTEAD.get()
+        instead = surroundings().instead
         if instead is not None:
             response = await instead()
             if emit is not None:
@@ -266,7 +266,7 @@ def _is_retried(policy: RetryPolicy, error: Exception) -> bool:
 
 async def _rest(seconds: float) -> None:
     """Wait between two attempts: by the `sleep=` of the runtime that drives this run, else in real time (decision 0040)."""
-    sleep = SLEEP.get()
+    sleep = surroundings().sleep
     if sleep is None:
         await asyncio.sleep(seconds)
     else:

@@ -2,8 +2,8 @@
 
 Decisions 0039 and 0187.
 
-Replacements are kept in a context variable, innermost last. asyncio tasks and the worker threads that graphrt starts
-copy it, so nested graphs, tools and sync nodes see them; a `threading.Thread` of the user does not.
+Replacements are kept in the surroundings, innermost last. asyncio tasks and the worker threads that graphrt starts
+copy them, so nested graphs, tools and sync nodes see them; a `threading.Thread` of the user does not.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, final
 
-from graphrt._ambient import REPLACED
+from graphrt._ambient import SURROUNDINGS, surroundings
 from graphrt._arguments import is_mapping
 from graphrt.errors import ScriptError, closest, names
 from graphrt.errors._codes.agents import OVERRIDE_OF_A_GENERATOR
@@ -40,7 +40,7 @@ def models_of(agent: Agent[Any]) -> tuple[ChatModel, ...]:
     An override names the agent itself, a runtime only its name. So the innermost override wins, then the innermost
     runtime.
     """
-    layers = REPLACED.get()
+    layers = surroundings().doubles
     if not layers:
         return agent.models
     found = [(layer.precise, model) for layer in layers if (model := layer.of(agent)) is not None]
@@ -50,7 +50,7 @@ def models_of(agent: Agent[Any]) -> tuple[ChatModel, ...]:
 
 def tools_of(registry: ToolRegistry) -> ToolRegistry:
     """Return *registry* with the doubles that the runtimes around give its tools. The innermost runtime decides."""
-    layers = [layer for layer in REPLACED.get() if isinstance(layer, NamedDoubles)]
+    layers = [layer for layer in surroundings().doubles if isinstance(layer, NamedDoubles)]
     if not layers or not registry:
         return registry
     return ToolRegistry(
@@ -192,16 +192,18 @@ class Override:
         return self._model if agent is self._agent else None
 
     def __enter__(self) -> ChatModel:
-        REPLACED.set((*REPLACED.get(), self))
+        around = surroundings()
+        SURROUNDINGS.set(around.replaced(doubles=(*around.doubles, self)))
         return self._model
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        layers = REPLACED.get()
+        around = surroundings()
+        layers = around.doubles
         mine = [place for place, layer in enumerate(layers) if layer is self]
         if mine:  # empty if a fixture leaves the block in another context than it entered it in
-            REPLACED.set((*layers[: mine[-1]], *layers[mine[-1] + 1 :]))
+            SURROUNDINGS.set(around.replaced(doubles=(*layers[: mine[-1]], *layers[mine[-1] + 1 :])))
 
     def __call__(self, fn: F, /) -> F:
         """Decorate *fn*, sync or async: the model is replaced during each of its calls.

@@ -7,11 +7,9 @@ a crash. Outside a graph `StandaloneServices` remembers nothing.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
 
-from graphrt._forks import run_variable
 from graphrt.errors._codes.agents import NOBODY_TO_ASK
 from graphrt.events import Amounts
 from graphrt.harness.tools.protocol import EffectClass
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["HERE", "INSTEAD", "ORDER", "AgentServices", "Composed", "Place", "Question", "StandaloneServices"]
+__all__ = ["AgentServices", "Composed", "Place", "Question", "StandaloneServices"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,17 +265,6 @@ class Place:
     """Shows an item on the stream above and to the agent's sinks; None if there is neither."""
     took: list[Usage] = field(default_factory=list["Usage"], compare=False)
     """Usage of each sub-agent, appended when it has ended, and of each failed call of the agent that was billed."""
-
-
-HERE: Final[ContextVar[Place | AgentServices | None]] = run_variable("graphrt_agent_place", None)
-"""Place of the agent that runs in this context; before the first agent, the services for it; else None."""
-INSTEAD: Final[ContextVar[Callable[[], Awaitable[Any]] | None]] = run_variable("graphrt_instead", None)
-"""Answers a model call in place of the model, when a run is executed again from its log; None asks the model."""
-ORDER: Final[ContextVar[tuple[int, ...]]] = run_variable("graphrt_run_order", ())
-"""Start order of the current agent run or tool call among its concurrent siblings, one number per level.
-
-The questions of a task are sorted by it, so that a journal does not depend on timing (R13).
-"""
 
 
 @final

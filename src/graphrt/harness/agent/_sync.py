@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, TypeVar, Unpack, overload
 
-from graphrt._ambient import running_context
+from graphrt._ambient import running_context, surroundings
 from graphrt._waits import result_of
 from graphrt.errors._codes.agents import RUN_SYNC_IN_LOOP
 from graphrt.harness._background_loop import LoopThread
 from graphrt.harness.agent._outside_context import tell_unseen
-from graphrt.harness.agent._services import HERE
 from graphrt.harness.messages import Message, Prompt
 from graphrt.harness.protocol import AgentReply, OutputT_co
 from graphrt.harness.request import AllButOutput
@@ -87,7 +86,9 @@ def _wait_for(make: Callable[[], Coroutine[Any, Any, T]], agent: str) -> T:
     """
     in_loop = _running()
     node = running_context()
-    if in_loop and (HERE.get() is not None or (node is not None and node._task.node.is_async) or _LOOP.is_here()):
+    if in_loop and (
+        surroundings().agent is not None or (node is not None and node._task.node.is_async) or _LOOP.is_here()
+    ):
         raise RUN_SYNC_IN_LOOP(agent=agent, where="" if node is None else node._task.engine.where(node._task))
     if node is not None:
         found: T = node._drive(make)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
-from graphrt._ambient import WATCHER
+from graphrt._ambient import SURROUNDINGS, inside, surroundings
 from graphrt.errors import (
     BudgetExceededError,
     GraphrtError,
@@ -26,7 +26,7 @@ from graphrt.errors._codes.threads import INTERRUPT_NEEDS_THREAD
 from graphrt.harness._reply_data import usage_from, usage_to
 from graphrt.harness.agent._approval import Done, Ready, allowed, answered, as_read, needs_approval, refused
 from graphrt.harness.agent._digest import of_arguments
-from graphrt.harness.agent._services import HERE, ORDER, Composed, Place
+from graphrt.harness.agent._services import Composed, Place
 from graphrt.harness.agent.events import ToolEnded, ToolStarted
 from graphrt.harness.agent.middleware import TOOL_RENAMED, LayerError, Middleware, around_tool
 from graphrt.harness.messages import ToolCall, ToolMessage
@@ -214,7 +214,8 @@ class Tooling:
         return {one.call.id: task.result() for one, task in zip(ready, tasks, strict=True)}
 
     async def _do_beside(self, number: int, one: Ready) -> Done:
-        ORDER.set((*ORDER.get(), number))  # in the context of the call's own asyncio task
+        around = surroundings()  # of the call's own asyncio task
+        SURROUNDINGS.set(around.replaced(order=(*around.order, number)))
         return await self._do(one)
 
     async def _do(self, one: Ready) -> Done:
@@ -227,7 +228,7 @@ class Tooling:
 
         async def make() -> dict[str, Any]:
             nonlocal value, shown
-            watcher = WATCHER.get()
+            watcher = surroundings().watcher
             if watcher is None:
                 done = await self._call(one)
             else:
@@ -283,11 +284,11 @@ class Tooling:
             return await one.tool.call(arguments, context)
 
         below = replace(place, path=f"{one.key}/", took=[])  # the place from which the tool may call agents
-        token = HERE.set(below)
         scope = asyncio.timeout(policy.timeout_s)
         try:
             async with scope:
-                result = await around_tool(self._layers, run)(one.call, context)
+                with inside(agent=below):
+                    result = await around_tool(self._layers, run)(one.call, context)
             told = to_result(result, tool=one.call.name, policy=_UNCUT if isinstance(result, ToolResult) else policy)
             done = Done(text=told.text, error=told.error, value=told.value)
         except _PASSING:
@@ -305,8 +306,6 @@ class Tooling:
             if isinstance(error, GraphrtError) and error.code == INTERRUPT_NEEDS_THREAD.code:  # no model can help
                 raise
             done = self._failed(one, error)
-        finally:
-            HERE.reset(token)
         used = sum(below.took[1:], below.took[0]) if below.took else None
         return replace(done, usage=used, made=made if made != one.call else None)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack, final, overload
 
-from graphrt._ambient import PARENT_AGENT, running_context
+from graphrt._ambient import inside, running_context, surroundings
 from graphrt._arguments import checked_function, checked_type
 from graphrt._usage.budget import Budget
 from graphrt.errors import ScriptError
@@ -30,7 +30,7 @@ from graphrt.harness.agent._loop import Loop
 from graphrt.harness.agent._model_calls import Caller
 from graphrt.harness.agent._outside_context import tell_unseen
 from graphrt.harness.agent._replacements import Replaceable, models_of, tools_of
-from graphrt.harness.agent._services import HERE, AgentServices, Place, StandaloneServices
+from graphrt.harness.agent._services import AgentServices, Place, StandaloneServices
 from graphrt.harness.agent._stream import shown, watched
 from graphrt.harness.agent._sync import RunsSync
 from graphrt.harness.agent._tool_calls import Approve, OnBadCall, Tooling
@@ -224,7 +224,7 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
         """
         host = self._host(deps)
         go = partial(self._go, prompt, options, host, transcript)
-        return await (go() if HERE.get() is not None else host.beside(go))
+        return await (go() if surroundings().agent is not None else host.beside(go))
 
     async def stream(
         self,
@@ -242,7 +242,7 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
         Raises:
             InputError, LimitError, HarnessError: As `run`.
         """
-        if HERE.get() is not None or not isinstance(self._host(deps), StandaloneServices):
+        if surroundings().agent is not None or not isinstance(self._host(deps), StandaloneServices):
             raise STREAM_INSIDE(agent=self.name)
 
         def go(show: Callable[[Any], None]) -> Coroutine[Any, Any, AgentReply]:
@@ -276,11 +276,9 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
     # -- one run -------------------------------------------------------------------------------------------------
 
     def _host(self, deps: Any) -> AgentServices:
-        here = HERE.get()
-        if isinstance(here, Place):
-            return here.host
+        here: Place | None = surroundings().agent
         if here is not None:
-            return here
+            return here.host
         node = running_context()  # called in a node, past its harness: the agent works for that node all the same
         if node is None:
             tell_unseen(self.name)
@@ -292,7 +290,8 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
         """Run with the services *host*; a graph calls this in place of `run`."""
         given: dict[str, Any] = dict(options)
         transcript = given.pop("transcript", None)
-        return await self._go(prompt, given, host, transcript)  # type: ignore[arg-type]  # checked there
+        with inside(agent=None):  # a harness that a node calls is no part of the agent whose tool does so
+            return await self._go(prompt, given, host, transcript)  # type: ignore[arg-type]  # checked there
 
     async def _go(
         self, prompt: Any, options: RunOptions, host: AgentServices, transcript: list[Message] | None
@@ -318,30 +317,30 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
         )
         ask: ModelCall = around_model(self._layers, caller.ask) if self._layers else caller.ask
         said: list[Message] = transcript if transcript is not None else []
-        above, token = HERE.get(), HERE.set(place)
+        above: Place | None = surroundings().agent
         loop: Loop | None = None
         try:
-            if self._layers:
-                request = replace(request, messages=await begun(self._layers, request.messages))
-            loop = Loop(
-                ask,
-                tooling,
-                request,
-                limits=self.limits,
-                form=form,
-                transcript=said,
-                took=caller.took,
-                below=place.took,
-                name=self.name,
-            )
-            return await ended(self._layers, await self._in_time(loop))
+            with inside(agent=place):
+                if self._layers:
+                    request = replace(request, messages=await begun(self._layers, request.messages))
+                loop = Loop(
+                    ask,
+                    tooling,
+                    request,
+                    limits=self.limits,
+                    form=form,
+                    transcript=said,
+                    took=caller.took,
+                    below=place.took,
+                    name=self.name,
+                )
+                return await ended(self._layers, await self._in_time(loop))
         except Exception as error:
             with suppress(AttributeError, TypeError):  # the conversation is not lost with the run
                 error.messages = loop.said if loop is not None else request.messages  # type: ignore[attr-defined]
             raise
         finally:
-            HERE.reset(token)
-            if isinstance(above, Place) and loop is not None and loop.usage is not None:
+            if above is not None and loop is not None and loop.usage is not None:
                 above.took.append(loop.usage)
 
     async def _in_time(self, loop: Loop) -> AgentReply:
@@ -359,26 +358,26 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
 
     def _place(self, host: AgentServices, digest: str) -> Place:
         """Return the place of a new run below the agent, or the agent's graph, that encloses it."""
-        above = HERE.get()
-        inside = above if isinstance(above, Place) else None
-        run_by = PARENT_AGENT.get() if inside is None else None
-        depth = inside.depth + 1 if inside is not None else run_by.depth if run_by is not None else 0
+        around = surroundings()
+        outer: Place | None = around.agent
+        run_by = around.above if outer is None else None
+        depth = outer.depth + 1 if outer is not None else run_by.depth if run_by is not None else 0
         most = depth + self.limits.depth
-        if inside is not None:
-            most = min(inside.most_depth, most)
+        if outer is not None:
+            most = min(outer.most_depth, most)
         elif run_by is not None:
             most = min(run_by.most_depth, most)
-        if inside is not None and depth > inside.most_depth:
+        if outer is not None and depth > outer.most_depth:
             raise NESTED_TOO_DEEP(
                 called=f"Agent {self.name!r}",
                 depth=depth,
-                limit=inside.most_depth,
-                where=" > ".join((*inside.names, self.name)),
+                limit=outer.most_depth,
+                where=" > ".join((*outer.names, self.name)),
             )
-        names = (*(inside.names if inside is not None else ()), self.name)
-        parent = inside.ledger if inside is not None else host.ledger
-        above_shows = inside.emit if inside is not None else host.emit
-        show = watched(above_shows, self._sinks, agent=self.name, below=inside is not None)
+        names = (*(outer.names if outer is not None else ()), self.name)
+        parent = outer.ledger if outer is not None else host.ledger
+        above_shows = outer.emit if outer is not None else host.emit
+        show = watched(above_shows, self._sinks, agent=self.name, below=outer is not None)
         ledger = parent
         if self._budget is not None:
             ledger = Ledger(self._budget, of=f"agent {self.name!r}", parent=parent, warn=show)
@@ -411,8 +410,8 @@ def _refusal(models: tuple[ChatModel, ...], caller: Caller) -> Callable[[ToolCal
 
 def _path() -> str:
     """Return the key path of the agent that runs in this context; an empty text if none does."""
-    here = HERE.get()
-    return here.path if isinstance(here, Place) else ""
+    here: Place | None = surroundings().agent
+    return here.path if here is not None else ""
 
 
 def name_of(tool: Any) -> str:

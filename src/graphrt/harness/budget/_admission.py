@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
-from graphrt._ambient import WATCHER
+from graphrt._ambient import inside, surroundings
 from graphrt._usage.amounts import SECONDS, UNITS, Bound, limit_names, micro, settled, used_amounts
 from graphrt._usage.budget import a_number, limit_problem, number_problem
 from graphrt.errors import BudgetExceededError, HarnessError
@@ -26,8 +26,8 @@ from graphrt.errors._codes.budgets import (
 )
 from graphrt.events import Amounts, Usage
 from graphrt.harness._harness_checks import usage_problem
-from graphrt.harness.agent._services import INSTEAD, AgentServices, Question
-from graphrt.harness.budget._ledger import HOLDING, Hold, Ledger
+from graphrt.harness.agent._services import AgentServices, Question
+from graphrt.harness.budget._ledger import Hold, Ledger
 from graphrt.harness.budget._prices import cost_of, priced
 from graphrt.harness.protocol import AgentReply, ModelProfile, ModelResponse
 from graphrt.harness.request import ModelRequest
@@ -77,10 +77,10 @@ async def spend(
     want, more = most(request, profile, ledger), _More(host, key, profile)
     while True:
         hold = await _reserve(ledger, want, more)
-        token = HOLDING.set(True)
         try:
             await host.hold(key, hold.want)  # durable first: after a crash the call counts as paid (R11)
-            response = await _in_time(call, ledger)
+            with inside(holding=True):
+                response = await _in_time(call, ledger)
             usage = _settled(response.usage, hold.want, profile)
             hold.commit(used_amounts(usage))
             # Of other classes only the ledger counts the usage: they are not replies that graphrt may change.
@@ -99,7 +99,6 @@ async def spend(
             left = error.left
         finally:
             hold.release()
-            HOLDING.reset(token)
         timed = [(one.remaining_s, one) for one in ledger.chain() if one.remaining_s is not None]
         _, over = min(timed, key=lambda one: one[0])
         if over.budget.on_exceeded != "interrupt" or not await more.ask(over, SECONDS, want):
@@ -143,12 +142,12 @@ async def count_failed(
     billed = bool(began)
     if isinstance(error, HarnessError):
         billed, reported = billed or error.billed, error.usage
-    if not billed or INSTEAD.get() is not None:  # a run that is executed again has the usage from its log
+    if not billed or surroundings().instead is not None:  # a run that is executed again has the usage from its log
         return None
     if reported is not None and (usage_problem(reported) is not None or not reported.total_tokens):
         reported = None
     usage = _settled(reported, held, profile)
-    watcher = WATCHER.get()
+    watcher = surroundings().watcher
     if watcher is not None:
         watcher.billed(usage)
     await host.spent(key, usage, profile.name)
@@ -221,7 +220,7 @@ async def _reserve(ledger: Ledger, want: Amounts, more: _More) -> Hold:
             return await ledger.reserve(want)
         except BudgetExceededError:
             lacking = ledger.lacking(want)
-            if lacking is None and not HOLDING.get():
+            if lacking is None and not surroundings().holding:
                 continue  # a person has granted more to another call meanwhile, so it may fit now
             if lacking is None or lacking[0].budget.on_exceeded != "interrupt" or not await more.ask(*lacking, want):
                 raise

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import Any, Final, final
 
-from graphrt._forks import run_variable
+from graphrt._ambient import surroundings
 from graphrt._usage.amounts import SECONDS, UNITS, Unit, limit_names
 from graphrt._usage.budget import Budget, BudgetWarning
 from graphrt.errors import BudgetExceededError
@@ -27,9 +27,6 @@ from graphrt.events import Amounts
 __all__ = ["Ledger"]
 
 _log: Final = logging.getLogger("graphrt.harness")
-HOLDING: Final = run_variable("graphrt_budget_holding", False)
-"""Whether the current context is inside a call that holds a reservation. A call made there must not wait for room: it
-could be waiting for the reservation of the call that it is part of."""
 
 
 @final
@@ -209,7 +206,7 @@ class Ledger:
     async def reserve(self, want: Amounts) -> Hold:
         """Reserve *want* for a call; wait until calls in flight leave room for it, first come, first served.
 
-        Inside a call that holds a reservation itself (`HOLDING`) nothing waits: a call that does not fit at once is
+        Inside a call that holds a reservation itself (`Surroundings.holding`) nothing waits: a call that does not fit at once is
         refused.
 
         Raises:
@@ -222,7 +219,7 @@ class Ledger:
             short = self._short_of(want, held=False)
             if short is not None:
                 raise self._exceeded(want, *short)
-            inside = HOLDING.get()
+            inside = surroundings().holding
             short = self._short_of(want, held=True)
             # Those that wait go first, even if this call would fit: otherwise small calls could starve a large one.
             if short is None and (inside or not tree.waiting):

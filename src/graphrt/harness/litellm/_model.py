@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from graphrt import _sensitive_texts
-from graphrt._ambient import WATCHER
+from graphrt._ambient import surroundings
 from graphrt._arguments import check_amount, check_text
 from graphrt.errors import BadResponseError, HarnessError, MissingExtraError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
@@ -219,7 +219,7 @@ class LiteLLMModel:
         _refuse_unguarded(request.model or self._name, request.options)
         timeout_s = self._timeout_s if request.timeout_s is None else request.timeout_s
         _check_seconds(timeout_s)
-        watcher = WATCHER.get()
+        watcher = surroundings().watcher
         headers: Mapping[str, str] = {} if watcher is None else watcher.headers()
         name = request.model or self._name
         exchange = Exchange(headers=headers, correction=correction_of(request.messages, name))

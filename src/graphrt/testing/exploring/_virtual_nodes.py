@@ -13,7 +13,7 @@ from functools import wraps
 from types import SimpleNamespace, coroutine
 from typing import Any, Final
 
-from graphrt._ambient import NODE
+from graphrt._ambient import SURROUNDINGS, entered
 from graphrt._drivers.context import Context
 from graphrt.graph import ChosenGraph, CompiledGraph, chosen_graph
 from graphrt.harness.tools import _invoke
@@ -102,12 +102,12 @@ def _my_turn() -> Generator[None, None, None]:
 
 def _in_a_thread(fn: Callable[..., Any], given: tuple[Any, ...], context: Any) -> Any:
     """Call a sync node as on a worker thread: without a running loop, and with a Context that agents find."""
-    token = NODE.set(context)
+    token = entered(context)
     try:
         with no_loop():
             return fn(*given)
     finally:
-        NODE.reset(token)
+        SURROUNDINGS.reset(token)
 
 
 class StandIn:
