@@ -167,6 +167,10 @@ class Runtime(Generic[S, I_co]):
         self._home.check()
         return self._options
 
+    def _config_for(self, allow_older: bool) -> RunConfig:  # noqa: FBT001 - the argument of a verb, handed on
+        """The configuration, for a verb that may drive or edit a thread that waits for a newer build."""
+        return self._config._replace(allow_older=True) if allow_older else self._config
+
     # -- one run -------------------------------------------------------------------------------------------------
 
     def run(
@@ -177,6 +181,7 @@ class Runtime(Generic[S, I_co]):
         if_exists: IfExists = "update",
         title: str | None = None,
         tags: Tags = (),
+        allow_older: bool = False,
     ) -> RunResult[S]:
         """Run the graph until it completes, pauses or is cancelled; block until then.
 
@@ -193,6 +198,8 @@ class Runtime(Generic[S, I_co]):
                 `SuperstepAbandoned`; then the input folds as an update.
             title: What the thread is listed as; None leaves the title that it has.
             tags: What the thread is found by, besides the tags that it has.
+            allow_older: Go on with a thread that waits for a newer build than this one (`older-build`). It belongs to
+                this build then.
 
         Returns:
             The result. Its status is "completed", "interrupted" or "cancelled".
@@ -204,7 +211,7 @@ class Runtime(Generic[S, I_co]):
             ConflictError: A living owner drives the thread.
         """
         labels = new_labels(title, tags)
-        return run_to_end.run(self._config, input, thread, if_exists=if_exists, labels=labels)
+        return run_to_end.run(self._config_for(allow_older), input, thread, if_exists=if_exists, labels=labels)
 
     async def arun(
         self,
@@ -214,12 +221,15 @@ class Runtime(Generic[S, I_co]):
         if_exists: IfExists = "update",
         title: str | None = None,
         tags: Tags = (),
+        allow_older: bool = False,
     ) -> RunResult[S]:
         """Run the graph on the running event loop; see `run`."""
         labels = new_labels(title, tags)
-        return await run_to_end.arun(self._config, input, thread, if_exists=if_exists, labels=labels)
+        return await run_to_end.arun(self._config_for(allow_older), input, thread, if_exists=if_exists, labels=labels)
 
-    def resume(self, thread: str, answers: Any = UNSET, *, answer: Any = UNSET) -> RunResult[S]:
+    def resume(
+        self, thread: str, answers: Any = UNSET, *, answer: Any = UNSET, allow_older: bool = False
+    ) -> RunResult[S]:
         """Answer the interrupts of a paused thread and continue it.
 
         If the thread failed in a task that had been answered, the new answer replaces the earlier one. It is refused
@@ -230,6 +240,7 @@ class Runtime(Generic[S, I_co]):
             answers: A mapping is always read as interrupt ids to answers. Any other value answers the only open
                 interrupt.
             answer: The answer to the only open interrupt, of any type; a mapping too.
+            allow_older: As for `run`.
 
         Raises:
             GraphrtError: The run failed. `retry` continues it.
@@ -237,28 +248,34 @@ class Runtime(Generic[S, I_co]):
                 type, an effect depends on the answer to replace, or the thread needs another verb. Nothing was changed.
             ConflictError: Another run has the thread.
         """
-        return run_to_end.resume(self._config, thread, answers, answer)
+        return run_to_end.resume(self._config_for(allow_older), thread, answers, answer)
 
-    async def aresume(self, thread: str, answers: Any = UNSET, *, answer: Any = UNSET) -> RunResult[S]:
+    async def aresume(
+        self, thread: str, answers: Any = UNSET, *, answer: Any = UNSET, allow_older: bool = False
+    ) -> RunResult[S]:
         """Answer the interrupts of a paused thread and continue it on the running event loop; see `resume`."""
-        return await run_to_end.aresume(self._config, thread, answers, answer)
+        return await run_to_end.aresume(self._config_for(allow_older), thread, answers, answer)
 
-    def retry(self, thread: str) -> RunResult[S]:
+    def retry(self, thread: str, *, allow_older: bool = False) -> RunResult[S]:
         """Continue a failed or cancelled thread, or one whose owner died. Finished tasks do not run again.
 
         An interrupted thread can be retried if a question has expired, or is stale because the state was edited. The
         node that asked runs again and asks anew. So do the nodes of a cancelled thread that was paused.
+
+        Args:
+            thread: The thread.
+            allow_older: As for `run`.
 
         Raises:
             GraphrtError: The run failed.
             InputError: There is no such thread, or it needs another verb.
             ConflictError: Another run has the thread.
         """
-        return run_to_end.retry(self._config, thread)
+        return run_to_end.retry(self._config_for(allow_older), thread)
 
-    async def aretry(self, thread: str) -> RunResult[S]:
+    async def aretry(self, thread: str, *, allow_older: bool = False) -> RunResult[S]:
         """Continue a failed or cancelled thread on the running event loop; see `retry`."""
-        return await run_to_end.aretry(self._config, thread)
+        return await run_to_end.aretry(self._config_for(allow_older), thread)
 
     @property
     def schedules(self) -> Schedules:
@@ -279,6 +296,7 @@ class Runtime(Generic[S, I_co]):
         title: str | None = None,
         tags: Tags = (),
         priority: int = 0,
+        allow_older: bool = False,
     ) -> str:
         """Begin a run, leave it to a worker, and return at once with the id of its thread (R20).
 
@@ -298,6 +316,7 @@ class Runtime(Generic[S, I_co]):
                 `if_exists="abandon"` does.
             title: As for `run`.
             tags: As for `run`.
+            allow_older: As for `run`.
             priority: Workers take threads of a higher priority first; 0 leaves that of a thread that has one. See
                 `label` for another one later.
 
@@ -308,7 +327,9 @@ class Runtime(Generic[S, I_co]):
             ConflictError: A living owner drives the thread.
         """
         how: dict[str, Any] = {"if_exists": if_exists, "while_running": while_running}
-        return detached.start(self._config, input, thread, answers, answer, new_labels(title, tags, priority), **how)
+        return detached.start(
+            self._config_for(allow_older), input, thread, answers, answer, new_labels(title, tags, priority), **how
+        )
 
     async def astart(
         self,
@@ -322,6 +343,7 @@ class Runtime(Generic[S, I_co]):
         title: str | None = None,
         tags: Tags = (),
         priority: int = 0,
+        allow_older: bool = False,
     ) -> str:
         """Begin a run and leave it to a worker; see `start`."""
         return await self._unhurried(
@@ -335,6 +357,7 @@ class Runtime(Generic[S, I_co]):
                 title=title,
                 tags=tags,
                 priority=priority,
+                allow_older=allow_older,
             )
         )
 
@@ -521,6 +544,7 @@ class Runtime(Generic[S, I_co]):
         tags: Tags = (),
         answers: Any = UNSET,
         answer: Any = UNSET,
+        allow_older: bool = False,
     ) -> Stream[Step[S], S]:
         """Run the graph and yield each finished task after its commit. Leaving early cancels the run.
 
@@ -532,6 +556,7 @@ class Runtime(Generic[S, I_co]):
             if_exists: As for `run`. Where nothing runs, the stream ends at once, with the present result.
             title: As for `run`.
             tags: As for `run`.
+            allow_older: As for `run`.
             answers: Continue as `resume` does with these answers.
             answer: Continue as `resume` does with this answer. Without answers and *input*, continue as `retry` does.
 
@@ -544,7 +569,9 @@ class Runtime(Generic[S, I_co]):
             ConflictError: Another run has the thread.
         """
         labels = new_labels(title, tags)
-        return streaming.steps(self._config, input, thread, answers, answer, if_exists=if_exists, labels=labels)
+        return streaming.steps(
+            self._config_for(allow_older), input, thread, answers, answer, if_exists=if_exists, labels=labels
+        )
 
     @overload
     def stream(
@@ -595,6 +622,7 @@ class Runtime(Generic[S, I_co]):
         answers: Any = UNSET,
         answer: Any = UNSET,
         modes: Mode | Iterable[Mode] = ("updates",),
+        allow_older: bool = False,
     ) -> Stream[Any, S]:
         """Run the graph and yield what happens, as it happens. Leaving early cancels the run.
 
@@ -606,6 +634,7 @@ class Runtime(Generic[S, I_co]):
             if_exists: As for `run`. Where nothing runs, the stream ends at once, with the present result.
             title: As for `run`.
             tags: As for `run`.
+            allow_older: As for `run`.
             answers: As for `steps`.
             answer: As for `steps`.
             modes: `values` (the state after each superstep), `updates` (node to its update, after the commit),
@@ -622,7 +651,9 @@ class Runtime(Generic[S, I_co]):
             ConflictError: Another run has the thread.
         """
         labels = new_labels(title, tags)
-        return streaming.stream(self._config, input, modes, thread, answers, answer, if_exists=if_exists, labels=labels)
+        return streaming.stream(
+            self._config_for(allow_older), input, modes, thread, answers, answer, if_exists=if_exists, labels=labels
+        )
 
     @overload
     def asteps(self, input: S | I_co, **begin: Unpack[Begin]) -> AsyncStream[Step[S], S]: ...
@@ -638,6 +669,7 @@ class Runtime(Generic[S, I_co]):
         tags: Tags = (),
         answers: Any = UNSET,
         answer: Any = UNSET,
+        allow_older: bool = False,
     ) -> AsyncStream[Step[S], S]:
         """Run the graph and yield each finished task after its commit; see `steps`.
 
@@ -645,7 +677,9 @@ class Runtime(Generic[S, I_co]):
         call.
         """
         labels = new_labels(title, tags)
-        return streaming.asteps(self._config, input, thread, answers, answer, if_exists=if_exists, labels=labels)
+        return streaming.asteps(
+            self._config_for(allow_older), input, thread, answers, answer, if_exists=if_exists, labels=labels
+        )
 
     @overload
     def astream(
@@ -698,6 +732,7 @@ class Runtime(Generic[S, I_co]):
         answers: Any = UNSET,
         answer: Any = UNSET,
         modes: Mode | Iterable[Mode] = ("updates",),
+        allow_older: bool = False,
     ) -> AsyncStream[Any, S]:
         """Run the graph on the running event loop and yield what happens; see `stream`.
 
@@ -706,7 +741,7 @@ class Runtime(Generic[S, I_co]):
         """
         labels = new_labels(title, tags)
         return streaming.astream(
-            self._config, input, modes, thread, answers, answer, if_exists=if_exists, labels=labels
+            self._config_for(allow_older), input, modes, thread, answers, answer, if_exists=if_exists, labels=labels
         )
 
     # -- looking -------------------------------------------------------------------------------------------------
@@ -851,7 +886,9 @@ class Runtime(Generic[S, I_co]):
 
     # -- editing -------------------------------------------------------------------------------------------------
 
-    def update(self, thread: str, values: Any = None, *, as_node: Any = None, goto: Any = None) -> Snapshot[S]:
+    def update(
+        self, thread: str, values: Any = None, *, as_node: Any = None, goto: Any = None, allow_older: bool = False
+    ) -> Snapshot[S]:
         """Fold *values* into the state through the reducers, as a new entry.
 
         If a superstep is open, its unfinished tasks will see the new state; finished ones keep their outcomes. Open
@@ -863,6 +900,7 @@ class Runtime(Generic[S, I_co]):
             as_node: Continue as if every open or due activation of this node had finished with *values*. The edges of
                 the node choose what is due next.
             goto: Where *as_node* leads instead of its edges, as in a Command. Required if it routes by Commands alone.
+            allow_older: As for `run`.
 
         Returns:
             The thread after the edit.
@@ -871,25 +909,32 @@ class Runtime(Generic[S, I_co]):
             InputError: There is no such node, a value does not fit, or goto= is missing. Nothing was changed.
             ConflictError: A run has the thread.
         """
-        state_edits.update(self._config, thread, [(values, as_node, goto)])
+        state_edits.update(self._config_for(allow_older), thread, [(values, as_node, goto)])
         return self.state(thread)
 
-    async def aupdate(self, thread: str, values: Any = None, *, as_node: Any = None, goto: Any = None) -> Snapshot[S]:
+    async def aupdate(
+        self, thread: str, values: Any = None, *, as_node: Any = None, goto: Any = None, allow_older: bool = False
+    ) -> Snapshot[S]:
         """Fold *values* into the state; see `update`."""
-        return await self._unhurried(lambda: self.update(thread, values, as_node=as_node, goto=goto))
+        return await self._unhurried(
+            lambda: self.update(thread, values, as_node=as_node, goto=goto, allow_older=allow_older)
+        )
 
-    def bulk_update(self, thread: str, updates: Iterable[tuple[Any, Any]]) -> Snapshot[S]:
+    def bulk_update(self, thread: str, updates: Iterable[tuple[Any, Any]], *, allow_older: bool = False) -> Snapshot[S]:
         """Fold several pairs (values, as_node) into the state, one after another, in one commit: all or none.
 
         Args:
             updates: The pairs, in order. *as_node* may be None; see `update`.
+            allow_older: As for `run`.
         """
-        state_edits.update(self._config, thread, checked_edits(updates))
+        state_edits.update(self._config_for(allow_older), thread, checked_edits(updates))
         return self.state(thread)
 
-    async def abulk_update(self, thread: str, updates: Iterable[tuple[Any, Any]]) -> Snapshot[S]:
+    async def abulk_update(
+        self, thread: str, updates: Iterable[tuple[Any, Any]], *, allow_older: bool = False
+    ) -> Snapshot[S]:
         """Fold several updates into the state; see `bulk_update`."""
-        return await self._unhurried(lambda: self.bulk_update(thread, updates))
+        return await self._unhurried(lambda: self.bulk_update(thread, updates, allow_older=allow_older))
 
     def fork(self, thread: str, *, at: int | None = None, to: str | None = None, keep_effects: bool = False) -> str:
         """Create a new thread from the state that *thread* had after the entry *at*. The old thread stays as it is.
@@ -1315,6 +1360,24 @@ class Runtime(Generic[S, I_co]):
     async def acheck_threads(self) -> tuple[Verdict, ...]:
         """Check whether unfinished threads can continue with this graph; see `check_threads`."""
         return await self._unhurried(self.check_threads)
+
+    def adopt(self, thread: str) -> bool:
+        """Make a thread that waits for a newer build belong to this build, so that its workers drive it again.
+
+        For a release that was taken back (`graphrt builds allow`). Nothing runs; the journal gets a `ThreadMigrated`.
+
+        Returns:
+            False if the thread waits for no newer build. Nothing was changed then.
+
+        Raises:
+            InputError: There is no such thread, or this graph cannot go on with it (`graph-changed`).
+            ConflictError: A run has the thread.
+        """
+        return state_edits.adopt(self._config, thread)
+
+    async def aadopt(self, thread: str) -> bool:
+        """Make a thread that waits for a newer build belong to this build; see `adopt`."""
+        return await self._unhurried(lambda: self.adopt(thread))
 
     def cancel(self, thread: str) -> bool:
         """Cancel the run that drives *thread*, in whichever process, or a paused thread. Its status is "cancelled" then.

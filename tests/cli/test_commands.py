@@ -371,7 +371,7 @@ def test_doctor_looks_at_the_installation_and_the_database(call, stored: str) ->
 
     assert found.code == 0
     assert found.result["database"] | {"entries": 0} == {
-        "ok": True, "threads": 2, "entries": 0, "damaged": [], "findings": [],
+        "ok": True, "threads": 2, "entries": 0, "damaged": [], "findings": [], "builds": [],
     }  # fmt: skip
     assert found.result["extras"]["cli"]["click"]
 

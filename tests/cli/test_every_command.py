@@ -36,6 +36,8 @@ WORDS: dict[str, tuple[list[str], int]] = {
     "schedules add": (["schedules", "add", "flow.py:fan", "nightly", "0 3 * * *", "--tag", "night", *S], 0),
     "schedules list": (["schedules", "list", "flow.py:fan", *S], 0),
     "schedules remove": (["schedules", "remove", "flow.py:fan", "nightly", *S], 0),
+    "builds list": (["builds", "list", "flow.py:letters", *S], 0),
+    "builds allow": (["builds", "allow", "flow.py:letters", *S], 0),
     "inbox": (["inbox", "--kind", "question", *S], 0),
     "signal": (["signal", "flow.py:letters", "paused", "go", '{"far": true}', *S], 0),
     "usage": (["usage", "flow.py:letters", *S], 0),

@@ -12,15 +12,16 @@ from pathlib import Path
 import click
 import pytest
 
-from graphrt.cli import audit, exits, schedules
+from graphrt.cli import audit, builds, exits, schedules
 from graphrt.cli.app import COMMANDS, app
 from graphrt.cli.schema import RESULTS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
 ALL = {
-    **{name: app for name in COMMANDS if name not in ("audit", "schedules")},
+    **{name: app for name in COMMANDS if name not in ("audit", "builds", "schedules")},
     **{f"audit {name}": audit.audit for name in audit.COMMANDS},
+    **{f"builds {name}": builds.builds for name in builds.COMMANDS},
     **{f"schedules {name}": schedules.schedules for name in schedules.COMMANDS},
 }
 
@@ -33,7 +34,8 @@ def command(name: str) -> click.Command:
 
 @pytest.mark.parametrize("name", ALL)
 def test_the_table_has_the_first_line_of_each_help(name: str) -> None:
-    group = {"audit": audit.COMMANDS, "schedules": schedules.COMMANDS}.get(name.partition(" ")[0], COMMANDS)
+    groups = {"audit": audit.COMMANDS, "builds": builds.COMMANDS, "schedules": schedules.COMMANDS}
+    group = groups.get(name.partition(" ")[0], COMMANDS)
     told = group[name.rpartition(" ")[2]][1]
     first = (command(name).help or "").split("\n")[0]
 

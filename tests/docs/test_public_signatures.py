@@ -65,7 +65,10 @@ def test_no_public_parameter_is_there_to_be_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("function", "signature"),
     [
-        (GraphBuilder, "(state, update=None, *, reducer=None, name='graph', input=None, output=None, inline=False)"),
+        (
+            GraphBuilder,
+            "(state, update=None, *, reducer=None, name='graph', input=None, output=None, inline=False, version=0)",
+        ),
         (GraphBuilder.add_node, "(self, name, fn, /, **policy)"),
         (GraphBuilder.add_conditional_edges, "(self, src, router, routes=None, default=None)"),
         (GraphBuilder.set_conditional_entry, "(self, router, routes=None, default=None)"),
@@ -75,7 +78,7 @@ def test_no_public_parameter_is_there_to_be_refused(name: str) -> None:
         (CompiledGraph.stream, "(self, input, *, modes=('updates',), **options)"),
         (
             Runtime.run,
-            "(self, input, *, thread=None, if_exists='update', title=None, tags=())",
+            "(self, input, *, thread=None, if_exists='update', title=None, tags=(), allow_older=False)",
         ),
     ],
 )

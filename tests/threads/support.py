@@ -74,14 +74,16 @@ class State(te.TypedDict, total=False):
     y: Any
 
 
-def builder(name: str = "g", state: Any = State) -> GraphBuilder[Any, Any]:
-    made: GraphBuilder[Any, Any] = GraphBuilder(state, name=name)
+def builder(name: str = "g", state: Any = State, version: int = 0) -> GraphBuilder[Any, Any]:
+    made: GraphBuilder[Any, Any] = GraphBuilder(state, name=name, version=version)
     return made
 
 
-def line(*nodes: tuple[str, Callable[..., Any]], name: str = "g", state: Any = State, **policies: Any) -> Any:
+def line(
+    *nodes: tuple[str, Callable[..., Any]], name: str = "g", state: Any = State, version: int = 0, **policies: Any
+) -> Any:
     """START, the nodes one after another, END."""
-    g = builder(name, state)
+    g = builder(name, state, version)
     for node, fn in nodes:
         g.add_node(node, fn, **policies.get(node, {}))
     for src, dst in zip([START, *[node for node, _ in nodes]], [*[node for node, _ in nodes], END], strict=True):

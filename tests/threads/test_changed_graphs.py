@@ -86,7 +86,7 @@ def test_the_same_graph_is_identical(world):
     ("changed", "words"),
     [
         (line(("a", note("a")), ("q", ask("q")), ("b", note("b")), ("c", note("c"))), ["'c'", "new"]),
-        (line(("q", ask("q")), ("b", note("b"))), ["'a'", "gone"]),
+        (line(("q", ask("q")), ("b", note("b")), version=1), ["'a'", "gone"]),
         (old(New), ["'extra'", "new"]),
         (line(("a", note("a")), ("q", ask("q")), ("b", note("b")), b={"version": "2"}), []),
     ],

@@ -165,8 +165,8 @@ def test_a_node_that_two_releases_rename_stays_a_source_that_has_arrived(world):
 
 @pytest.mark.parametrize("is_folded_between", [True, False], ids=["a commit between", "nothing between"])
 def test_a_source_that_one_release_renames_and_the_next_removes_takes_no_other_arrival_along(world, is_folded_between):
-    def joined(*others: str) -> Any:
-        made = builder()
+    def joined(*others: str, version: int = 0) -> Any:
+        made = builder(version=version)
         made.add_node("before", note("before")).add_edge(START, "before")
         made.add_node("slow", ask("slow")).add_edge("before", "slow")
         made.add_node("last", note("last"))
@@ -175,7 +175,7 @@ def test_a_source_that_one_release_renames_and_the_next_removes_takes_no_other_a
         made.add_join([*others, "before", "slow"], "last")
         return made.compile()
 
-    first, second, third = joined("quick"), joined("fast"), joined()
+    first, second, third = joined("quick"), joined("fast"), joined(version=1)
     paused(world, first)
     moved = Migration(source=first.fingerprint, nodes={"quick": "fast"}, name="rename")
     between = world.runtime(second, migrations=[moved])

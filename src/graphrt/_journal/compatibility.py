@@ -50,10 +50,23 @@ class Verdict:
     """Fingerprint of the thread's graph."""
     target: str = ""
     """Fingerprint of the present graph."""
+    version: int = 0
+    """Version of the build that drove the thread last (`GraphBuilder(version=)`)."""
     migration: Migration | None = None
     """The declared migration, if *kind* is `migrated`; else None."""
+    waits_for: str = ""
+    """Why the thread waits for a newer build than this one, which may only look at it; empty if it does not wait.
+
+    A thread with work left waits if a build of a higher `version` drove it last, or, at the same version, a graph that
+    has nodes or fields which this graph lacks, unless a migration is declared for that graph.
+    """
 
     @property
     def ok(self) -> bool:
-        """Whether the thread may go on, as far as the check can tell. `Runtime` refuses the thread if not."""
+        """Whether the thread may go on, as far as the check can tell. `Runtime` refuses to drive the thread if not."""
+        return self.is_readable and not self.waits_for
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether this graph can fold the thread, so that it can be looked at."""
         return self.kind not in ("incompatible", "unreadable")

@@ -29,7 +29,7 @@ from graphrt._journal.reader import Reader
 from graphrt._plan.render import topology
 from graphrt._plan.tables import Plan
 from graphrt.errors import InputError, StoreError, names
-from graphrt.errors._codes.journal import GRAPH_CHANGED, OTHER_GRAPH
+from graphrt.errors._codes.journal import GRAPH_CHANGED, OLDER_BUILD, OTHER_GRAPH
 from graphrt.errors._codes.stores import STORE_DAMAGED
 from graphrt.migrations import Migration
 from graphrt.stores.protocol import Loaded
@@ -79,11 +79,16 @@ def _judged(
     """Do the work of `judge`, which turns what this raises on a malformed topology into a StoreError."""
     head = loaded.head
     source, target = str(meta.get("fingerprint", "")), graph.fingerprint
-    common: dict[str, Any] = {"thread": head.thread, "status": head.status, "source": source, "target": target}
+    plan: Plan = graph.__graphrt_plan__
+    last = int(meta.get("version", 0))
+    common: dict[str, Any] = {
+        "thread": head.thread, "status": head.status, "source": source, "target": target, "version": last
+    }  # fmt: skip
+    if plan.spec.version < last and head.status != "completed":
+        common["waits_for"] = f"version {last} drove it last, this is version {plan.spec.version}"
     # No fingerprint: no commit has set the meta yet. An identical graph gets no `pending`, which a run does not need.
     if not source or source == target:
         return Verdict(kind="identical", **common)
-    plan: Plan = graph.__graphrt_plan__
     before: Mapping[str, Any] = meta.get("topology") or {}
     now = topology(plan)
     # What the check looks for is in values of older classes, too. The caller sets the codec that it reads on with.
@@ -112,9 +117,35 @@ def _judged(
         changes.append("edges changed: what is pending keeps its place, routes are chosen as the graph says now")
     if blocking:
         return Verdict(kind="incompatible", reasons=(*blocking, *changes), classes=classes, **common)
+    if plan.spec.version == last and head.status != "completed" and migration is None:
+        common["waits_for"] = _lacks(before, now)
     if migration is not None:
         return Verdict(kind="migrated", reasons=tuple(changes), classes=classes, migration=migration, **common)
     return Verdict(kind="compatible", reasons=tuple(changes) or ("policies or versions changed",), **common)
+
+
+def _lacks(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return which nodes or fields of the thread's graph the present one lacks, as a sentence; empty for none.
+
+    Such a graph may be the older one. Its shape cannot tell; `GraphBuilder(version=)` can.
+
+    Args:
+        before: Topology of the thread's graph.
+        now: Topology of the present graph.
+    """
+    present = {node["name"]: node for node in now["nodes"]}
+    gone = [node["name"] for node in before.get("nodes", ()) if node["name"] not in present]
+    if gone:
+        return f"its graph has nodes {names(gone)}, which this build lacks"
+    fields = [name for name in before.get("state", {}) if name not in now["state"]]
+    if fields:
+        return f"its graph has fields {names(fields)}, which this build lacks"
+    for node in before.get("nodes", ()):
+        there = present[node["name"]]
+        inner = _lacks(node["graph"], there["graph"]) if "graph" in node and "graph" in there else ""
+        if inner:
+            return f"in its node {node['name']!r}, {inner}"
+    return ""
 
 
 def _nodes(
@@ -419,6 +450,8 @@ def _led_to(meta: Mapping[str, Any], reader: Reader, loaded: Loaded) -> list[tup
 
 def refusal(verdict: Verdict) -> InputError:
     """Return the error for a thread that may not go on: that it is of another graph, or that its graph has changed."""
+    if verdict.waits_for:
+        return older_build(verdict)
     # The beginning of what `_judged` and `_nodes` say of another graph; both put it first.
     other = verdict.reasons[0].startswith("the thread belongs to")
     thread, status, reason, nodes = verdict.thread, verdict.status, verdict.reasons[0], verdict.pending
@@ -427,3 +460,15 @@ def refusal(verdict: Verdict) -> InputError:
     if other:
         return OTHER_GRAPH(thread=thread, reason=reason, status=status, nodes=nodes, known=known)
     return GRAPH_CHANGED(thread=thread, reason=reason, source=source, status=status, nodes=nodes, known=known)
+
+
+def older_build(verdict: Verdict) -> InputError:
+    """Return the error for a thread that waits for a newer build than this one."""
+    return OLDER_BUILD(
+        thread=verdict.thread,
+        reason=verdict.waits_for,
+        status=verdict.status,
+        nodes=verdict.pending,
+        source=verdict.source[:12],
+        target=verdict.target[:12],
+    )

@@ -31,6 +31,7 @@ from graphrt.stores.protocol import Record, Status
 
 if TYPE_CHECKING:
     from graphrt._journal.chain import Chain
+    from graphrt._journal.compatibility import Verdict
     from graphrt._journal.log_keys import KeyRing
     from graphrt._journal.task_letters import Reported
 
@@ -84,6 +85,7 @@ class Fold:
         "status",
         "steps_at",
         "tail",
+        "verdict",
         "withdrawn",
     )
 
@@ -135,6 +137,8 @@ class Fold:
         self.left: bool = False
         """Whether the last entry gave the thread back on purpose (`RunHandedOver`), for another process to drive it. A
         running thread without an owner was otherwise lost by a crash."""
+        self.verdict: Verdict | None = None
+        """Whether the present graph may continue the thread; None for one that is just being made."""
         self.migrated: events.ThreadMigrated | None = None
         """Event that the next run journals because the graph has changed; None if it has not."""
 

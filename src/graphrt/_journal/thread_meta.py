@@ -3,6 +3,7 @@
 It has the names of nodes and fields in order of their numbers, by which the journal refers to them. It has the graph's
 fingerprint (a digest) and topology (the graph as plain data), and the id of the thread that the hash chain began with;
 of a copy, its own id too.
+It has the version of the build that drove the thread last, if it has one.
 It also says which fields, nodes and joins of the graph later versions of it removed, renamed or changed.
 """
 
@@ -47,9 +48,12 @@ def renewed(
         fingerprint: Fingerprint of the thread's graph.
         plan: The graph, whose topology is stored with a new fingerprint; None leaves the topology as it is.
     """
-    if len(names.known) == known and meta.get("fingerprint") == fingerprint:
+    version = plan.spec.version if plan is not None else meta.get("version", 0)
+    if len(names.known) == known and meta.get("fingerprint") == fingerprint and meta.get("version", 0) == version:
         return None
     new = {**meta, "fingerprint": fingerprint, "names": list(names.known)}
+    if version or "version" in meta:
+        new["version"] = version
     # `topology_of` is the fingerprint of the graph whose topology is stored.
     if plan is not None and meta.get("topology_of") != fingerprint:
         plan.shown = plan.shown or topology(plan)  # made once for each graph

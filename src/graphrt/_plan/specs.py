@@ -167,6 +167,8 @@ class GraphSpec:
     """Fields of the input schema; None for all fields."""
     output_names: frozenset[str] | None = None
     """Fields of the output schema; None for all fields."""
+    version: int = 0
+    """Number of the build, which is not part of the fingerprint."""
     problems: tuple[Any, ...] = field(default=())
     """Problems found while the builder was called, for instance a misspelt policy argument."""
 

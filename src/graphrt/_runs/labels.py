@@ -29,6 +29,7 @@ class Begin(te.TypedDict, total=False):
     if_exists: IfExists
     title: str | None
     tags: Tags
+    allow_older: bool
 
 
 class GoOn(te.TypedDict, total=False):
@@ -37,6 +38,7 @@ class GoOn(te.TypedDict, total=False):
     thread: te.Required[str]
     answers: Any
     answer: Any
+    allow_older: bool
 
 
 LONGEST_TITLE: Final = 200

@@ -91,6 +91,16 @@ def loaded_at(store: Store, thread: str, at: int | None) -> Loaded:
     return loaded
 
 
+def check_build(config: RunConfig, fold: Fold) -> None:
+    """Check that this build may drive or edit the thread: it does not wait for a newer one (R14).
+
+    Raises:
+        InputError: It does (`older-build`), and the caller did not pass `allow_older=True`.
+    """
+    if fold.verdict is not None and fold.verdict.waits_for and not config.allow_older:
+        raise compatibility_check.older_build(fold.verdict)
+
+
 def check_at(loaded: Loaded, at: int) -> None:
     """Check that the thread has the entry *at*.
 
@@ -123,10 +133,11 @@ def begun(config: RunConfig, loaded: Loaded) -> tuple[Fold, Verdict]:
     # `keys` verify the MACs of a chained journal; None verifies none.
     reader = Reader(the_store(config), loaded.head.thread, plan.codec, meta=meta, keys=config.keys)
     verdict = compatibility_check.judge(config.graph, meta, reader, loaded, config.migrations)
-    if not verdict.ok:
+    if not verdict.is_readable:
         raise compatibility_check.refusal(verdict)
     # `check_state`: whether a run that continues the thread looks for values that nodes changed in place (R15).
     fold = Fold(plan, config.limits, reader, meta, check_state=config.checks_state)
+    fold.verdict = verdict
     migrate_thread.prepare(fold, verdict)  # stand-ins for fields and nodes that the older graph had
     return fold, verdict
 

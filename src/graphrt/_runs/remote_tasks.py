@@ -28,7 +28,7 @@ from graphrt._flows.queued import run_left
 from graphrt._journal.mail_watch import POLL_S
 from graphrt._journal.task_letters import Report, letter_id, packed, taken
 from graphrt._runs.child_threads import ThreadsOfRun
-from graphrt._runs.loading import folded, the_store, top_task
+from graphrt._runs.loading import check_build, folded, the_store, top_task
 from graphrt._runs.open_run import begin, check_erased
 from graphrt._runs.queue_slots import admitted, held, place_of
 from graphrt._runs.results import TaskOutcome
@@ -114,6 +114,7 @@ def _ran(
         engine.redact_with(config.redactor)
     config.secrets.give_back(engine)
     check_erased(fold, engine.values, work=True)
+    check_build(config, fold)
     engine.limit(config.limits)
     control = Control()
     control.watched = True  # other code than the caller can cancel it, as `_watched` does

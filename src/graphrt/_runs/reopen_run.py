@@ -268,6 +268,7 @@ def continued(
             answers = prepare(engine, failed=replacing, reported=fold.reported is not None)
         # Nodes are not called with values that were erased. *work*: nor do open and due tasks need one.
         open_run.check_erased(fold, engine.values, work=True)
+        loading.check_build(config, fold)
         for answer in answers.values():
             _check_storable(config, engine, answer)
         answers = {id_: _redacted(engine, id_, answer) for id_, answer in answers.items()}

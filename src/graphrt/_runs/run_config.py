@@ -207,6 +207,8 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
     """Secrets of unfinished threads, which no store has."""
     kept: KeptStates
     """States of threads that are kept in memory."""
+    allow_older: bool = False
+    """Whether this call may go on with a thread that waits for a newer build."""
     recorded: Recorded | None = None
     """Answers effects and model calls out of a log, when runs are executed again."""
 

@@ -35,7 +35,7 @@ from graphrt._journal.thread_fold import Fold
 from graphrt._plan.fields import own
 from graphrt._runs.forking import journal_of
 from graphrt._runs.input_size import check_size, size_of
-from graphrt._runs.loading import present, the_store
+from graphrt._runs.loading import check_build, present, the_store
 from graphrt._runs.mail import ask_to_cancel
 from graphrt._runs.open_run import adopted, checked_update, entered, not_storable
 from graphrt._runs.run_config import RunConfig
@@ -71,6 +71,7 @@ def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
     try:
         fresh = claim.head.seq == 0
         fold = _new(config, store, thread) if fresh else present(config, thread)
+        check_build(config, fold)
         journal = journal_of(config, store, fold, ThreadCommits(store, claim))
         if fresh:  # creation and first commit have the same time, so the clock is not read again
             journal.given_at, journal.fingerprint = at, config.graph.fingerprint
@@ -299,6 +300,38 @@ def end(config: RunConfig, claim: Claim, log: Callable[[Engine], None], *, of: t
         engine.listen(engine.plan.codec)
         adopted(engine, fold)
         log(engine)
+        journal.write(emit_events.take(engine), release=True)
+    finally:
+        give_back(store, claim)
+    return True
+
+
+def adopt(config: RunConfig, thread: str) -> bool:
+    """Make a thread that waits for a newer build belong to this one, and journal that; nothing runs.
+
+    Returns:
+        False if it waits for none. Nothing was changed then.
+
+    Raises:
+        InputError: There is no such thread, or its graph is not compatible.
+        ConflictError: A living owner has it.
+        StoreError: The store failed, or the thread cannot be read.
+    """
+    store = the_store(config)
+    claim = take(store, check_id(thread), create=False, lease_s=config.lease_s, at=0.0)
+    try:
+        fold = present(config, thread)
+        verdict = fold.verdict
+        if verdict is None or not verdict.waits_for:
+            return False
+        journal = journal_of(config, store, fold, ThreadCommits(store, claim))
+        engine = fold.engine
+        engine.listen(engine.plan.codec)
+        why = f"allowed, though {verdict.waits_for}"
+        migrated = fold.migrated or events.ThreadMigrated(
+            source=verdict.source, target=verdict.target, why=why, values=None
+        )
+        emit_events.note(engine, replace(migrated, why=why))
         journal.write(emit_events.take(engine), release=True)
     finally:
         give_back(store, claim)

@@ -26,7 +26,7 @@ from graphrt._journal.thread_commits import ThreadCommits
 from graphrt._runs import open_run
 from graphrt._runs.active_run import reason_of
 from graphrt._runs.forking import journal_of
-from graphrt._runs.loading import present, the_store
+from graphrt._runs.loading import check_build, present, the_store
 from graphrt._runs.mail import labels_of
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import GraphrtError, InputError
@@ -176,6 +176,7 @@ def _edit(config: RunConfig, store: Store, thread: str, work: Work) -> bool:
         letters = _waiting(config, store, thread)  # again, under the claim
         status = claim.head.status
         fold = present(config, thread)
+        check_build(config, fold)
         commits = ThreadCommits(store, claim)  # stores each commit at once
         journal = journal_of(config, store, fold, commits)
         engine = fold.engine

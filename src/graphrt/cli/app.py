@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "usage": ("graphrt.cli.usage:usage", "Sum the model calls of threads."),
     "audit": ("graphrt.cli.audit:audit", "Verify, show and replay audit logs, erase values, and make keys."),
     "trace": ("graphrt.cli.working:trace", "Send the trace of a stored thread to OpenTelemetry."),
+    "builds": ("graphrt.cli.builds:builds", "Say which builds of a graph its threads belong to."),
     "doctor": ("graphrt.cli.doctor:doctor", "Look at the installation, and verify a whole database."),
     "backup": ("graphrt.cli.keeping:backup", "Copy a SQLite database while it is in use."),
     "export": ("graphrt.cli.keeping:export", "Write a thread to a file."),

@@ -74,7 +74,7 @@ def _problem(one: Problem) -> dict[str, Any]:
 
 def _verdict(one: Verdict) -> dict[str, Any]:
     return {"thread": one.thread, "status": one.status, "kind": one.kind, "ok": one.ok,
-            "reasons": list(one.reasons), "pending": list(one.pending)}  # fmt: skip
+            "waits_for": one.waits_for or None, "reasons": list(one.reasons), "pending": list(one.pending)}  # fmt: skip
 
 
 def _lines(one: dict[str, Any], width: int) -> list[Line]:
@@ -91,6 +91,8 @@ def _lines(one: dict[str, Any], width: int) -> list[Line]:
     for thread in one["threads"]:
         mark = ("✓", "good") if thread["ok"] else ("✗", "bad")
         lines += views.beside(mark, f"{thread['thread']}  {thread['kind']}", width)
+        if thread["waits_for"]:
+            lines += views.paragraph(f"It waits for a newer build: {thread['waits_for']}.", width)
         for reason in thread["reasons"]:
             lines += views.paragraph(reason, width, style="faint")
     return lines

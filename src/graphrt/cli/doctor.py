@@ -12,6 +12,7 @@ import click
 
 import graphrt
 from graphrt.cli import exits
+from graphrt.cli.builds import by_build, lines_of
 from graphrt.cli.command import Command
 from graphrt.cli.opening import STORE, opened_store
 from graphrt.cli.output import Answer, Output
@@ -42,7 +43,9 @@ _GUARDS: Final = {
 
 @click.command("doctor", cls=Command)
 @STORE
-@click.option("--replay", metavar="TARGET", help="Also replay the threads of this graph.")
+@click.option(
+    "--replay", metavar="TARGET", help="Also replay the threads of this graph, and list the builds that they belong to."
+)
 @click.pass_obj
 def doctor(output: Output, store: str | None, replay: str | None) -> Answer:
     """Look at the installation; with --store, read a whole database and check that it is what was written.
@@ -51,9 +54,10 @@ def doctor(output: Output, store: str | None, replay: str | None) -> Answer:
     """
     installed = _installation()
     report = _verified(output, store, replay) if store else None
+    builds = _builds(store, replay) if store and replay else []
     wrong = [one for one in installed["checks"] if not one["ok"]]
     code = exits.INTEGRITY if report is not None and not report.ok else exits.FAILED if wrong else exits.OK
-    data = {**installed, "database": None if report is None else _report(report)}
+    data = {**installed, "database": None if report is None else {**_report(report), "builds": builds}}
     return Answer(data=data, lines=lambda width: _lines(data, width), code=code)
 
 
@@ -108,6 +112,12 @@ def _verified(output: Output, store: str, replay: str | None) -> Verification:
             output.busy(None)
 
 
+def _builds(store: str, replay: str) -> list[dict[str, Any]]:
+    """Return the builds that unfinished threads of the graph belong to; see `graphrt builds list`."""
+    with opened_store(store) as opened, Runtime(graph_of(replay)[0], store=opened) as runtime:
+        return by_build(runtime)
+
+
 def _report(report: Verification) -> dict[str, Any]:
     return {
         "ok": report.ok,
@@ -137,4 +147,4 @@ def _lines(data: dict[str, Any], width: int) -> list[Line]:
         place = f"{one['thread']}: " if one["thread"] else ""
         style = "bad" if one["kind"] == "damage" else "faint"
         lines += views.paragraph(f"[{one['code']}] {place}{one['what']}", width, style=style)
-    return lines
+    return lines + (lines_of(report["builds"], width) if report["builds"] else [])

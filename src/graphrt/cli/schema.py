@@ -60,7 +60,12 @@ _DRIVEN: Final = {"anyOf": [_RUN, _object(_SNAPSHOT, state=_ANY)]}
 _SUMS: Final = {"type": "object", "additionalProperties": _USAGE}
 _PROBLEM: Final = _object({"code": _TEXT, "message": _TEXT, "node": _TEXT_OR_NULL, "hint": _TEXT, "where": _TEXT})
 _VERDICT: Final = _object({
-    "thread": _TEXT, "status": _TEXT, "kind": _TEXT, "ok": _TRUTH, "reasons": _list(_TEXT), "pending": _list(_TEXT),
+    "thread": _TEXT, "status": _TEXT, "kind": _TEXT, "ok": _TRUTH, "waits_for": _TEXT_OR_NULL, "reasons": _list(_TEXT),
+    "pending": _list(_TEXT),
+})  # fmt: skip
+_BUILD: Final = _object({
+    "version": _WHOLE, "fingerprint": _TEXT, "is_this": _TRUTH, "threads": _WHOLE, "waiting": _list(_TEXT),
+    "waits_for": _TEXT_OR_NULL,
 })  # fmt: skip
 
 RESULTS: Final[dict[str, dict[str, Any]]] = {
@@ -117,6 +122,10 @@ RESULTS: Final[dict[str, dict[str, Any]]] = {
     "audit export": _object({"thread": _TEXT, "path": _TEXT, "head": {"type": "object"}}),
     "audit replay": _object({**_SNAPSHOT, "state": _ANY}),
     "audit keygen": _object({"path": _TEXT, "bytes": _WHOLE}),
+    "builds list": _object({
+        "build": _object({"version": _WHOLE, "fingerprint": _TEXT}), "builds": _list(_BUILD),
+    }),
+    "builds allow": _object({"allowed": _list(_TEXT)}),
     "doctor": _object({
         "graphrt": _TEXT, "platform": _TEXT,
         "checks": _list(_object({"what": _TEXT, "told": _TEXT, "ok": _TRUTH})),
@@ -124,6 +133,7 @@ RESULTS: Final[dict[str, dict[str, Any]]] = {
         "database": {"anyOf": [{"type": "null"}, _object({
             "ok": _TRUTH, "threads": _WHOLE, "entries": _WHOLE, "damaged": _list(_TEXT),
             "findings": _list(_object({"thread": _TEXT_OR_NULL, "kind": _TEXT, "code": _TEXT, "what": _TEXT})),
+            "builds": _list(_BUILD),
         })]},
     }),
     "backup": _object({"path": _TEXT}),

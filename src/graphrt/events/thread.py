@@ -188,7 +188,7 @@ class ThreadMigrated(Word):
     target: str
     """Fingerprint of the present graph."""
     why: str
-    """Why that is allowed: `compatible: ...`, or the name of the migration."""
+    """Why that is allowed: `compatible: ...`, the name of the migration, or `allowed, though ...` (`Runtime.adopt`)."""
     values: Mapping[str, Any] | None = None
     """All values after the migration, without untracked fields; None if they did not change."""
 

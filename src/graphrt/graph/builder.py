@@ -36,7 +36,7 @@ from graphrt._plan.state import StateSchema
 from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import END, START, Command, NodeRef, node_name
 from graphrt.errors import Problem, names
-from graphrt.errors._codes.findings import BAD_GRAPH_NAME, DUPLICATE_EDGE, UNKNOWN_FIELDS_OF_UPDATE
+from graphrt.errors._codes.findings import BAD_GRAPH_NAME, BAD_LIMIT_OPTION, DUPLICATE_EDGE, UNKNOWN_FIELDS_OF_UPDATE
 from graphrt.errors._langgraph_names import no_attribute
 from graphrt.graph.checking import checked
 from graphrt.graph.compiled import CompiledGraph
@@ -98,6 +98,8 @@ class GraphBuilder(Generic[S, U, I_co]):
         inline: Run sync nodes on the event loop under `arun` and the other async verbs, unless a node says otherwise.
         reducer: A pure function `(state, update) -> state` that folds each update into the whole state, in task order.
             *update* may then be any type: a number, an enum, a union of models. Fields have no reducers beside it.
+        version: Number of the build, from 0. It is not part of the fingerprint; it orders builds where their shape
+            cannot tell which is newer: threads with work left are not driven by a lower version than their last one.
     """
 
     # With an update class, U is that class; without one, it is a mapping of the state's fields. With a reducer, U is what
@@ -114,6 +116,7 @@ class GraphBuilder(Generic[S, U, I_co]):
         input: type[Any] | None = ...,
         output: type[Any] | None = ...,
         inline: bool = ...,
+        version: int = ...,
     ) -> None: ...
     @overload
     def __init__(
@@ -125,6 +128,7 @@ class GraphBuilder(Generic[S, U, I_co]):
         input: type[D],
         output: type[Any] | None = ...,
         inline: bool = ...,
+        version: int = ...,
     ) -> None: ...
     @overload
     def __init__(
@@ -135,6 +139,7 @@ class GraphBuilder(Generic[S, U, I_co]):
         input: type[D],
         output: type[Any] | None = ...,
         inline: bool = ...,
+        version: int = ...,
     ) -> None: ...
     @overload
     def __init__(
@@ -146,6 +151,7 @@ class GraphBuilder(Generic[S, U, I_co]):
         input: None = ...,
         output: type[Any] | None = ...,
         inline: bool = ...,
+        version: int = ...,
     ) -> None: ...
     @overload
     def __init__(
@@ -156,6 +162,7 @@ class GraphBuilder(Generic[S, U, I_co]):
         input: None = ...,
         output: type[Any] | None = ...,
         inline: bool = ...,
+        version: int = ...,
     ) -> None: ...
     @overload
     def __init__(
@@ -167,6 +174,7 @@ class GraphBuilder(Generic[S, U, I_co]):
         input: type[Any] | None = ...,
         output: type[Any] | None = ...,
         inline: bool = ...,
+        version: int = ...,
     ) -> None: ...
     @overload
     def __init__(
@@ -177,6 +185,7 @@ class GraphBuilder(Generic[S, U, I_co]):
         input: type[Any] | None = ...,
         output: type[Any] | None = ...,
         inline: bool = ...,
+        version: int = ...,
     ) -> None: ...
     def __init__(
         self,
@@ -188,6 +197,7 @@ class GraphBuilder(Generic[S, U, I_co]):
         input: type[Any] | None = None,
         output: type[Any] | None = None,
         inline: bool = False,
+        version: int = 0,
     ) -> None:
         frame = caller()  # of the user's code, where the names in local annotations are found too
         self._localns: Mapping[str, Any] = frame.f_locals if frame.f_locals is not frame.f_globals else {}
@@ -205,6 +215,13 @@ class GraphBuilder(Generic[S, U, I_co]):
         """Policy arguments of nodes that were not given them, as they stand in a `Policy`."""
         if not is_name(name):
             self._problems.append(BAD_GRAPH_NAME(name=name, where=self._where))
+        if version.__class__ is not int or version < 0:  # a bool is no version
+            self._problems.append(
+                BAD_LIMIT_OPTION(
+                    owner=f"graph {name!r}", option="version", given=version, wanted="an int from 0", where=self._where
+                )
+            )
+        self._version = version
         # Set by `from_spec`, and used by `compile`: the limits and the accepted judgements of a manifest.
         self._limits: Limits | None = None
         self._allow: tuple[str, ...] = ()
@@ -215,14 +232,20 @@ class GraphBuilder(Generic[S, U, I_co]):
 
     @staticmethod
     @overload
-    def overwrite(state: type[D], *, name: str = ..., inline: bool = ...) -> GraphBuilder[D, D, D]: ...
+    def overwrite(
+        state: type[D], *, name: str = ..., inline: bool = ..., version: int = ...
+    ) -> GraphBuilder[D, D, D]: ...
     @staticmethod
     @overload
-    def overwrite(state: type[X], *, name: str = ..., inline: bool = ...) -> GraphBuilder[X, X, Mapping[str, Any]]: ...
+    def overwrite(
+        state: type[X], *, name: str = ..., inline: bool = ..., version: int = ...
+    ) -> GraphBuilder[X, X, Mapping[str, Any]]: ...
     @staticmethod
-    def overwrite(state: type[Any], *, name: str = "graph", inline: bool = False) -> GraphBuilder[Any, Any, Any]:
+    def overwrite(
+        state: type[Any], *, name: str = "graph", inline: bool = False, version: int = 0
+    ) -> GraphBuilder[Any, Any, Any]:
         """Return a builder whose nodes return the full next state, instead of an update."""
-        builder: GraphBuilder[Any, Any, Any] = GraphBuilder(state, state, name=name, inline=inline)
+        builder: GraphBuilder[Any, Any, Any] = GraphBuilder(state, state, name=name, inline=inline, version=version)
         builder._update = UpdateSchema(builder._state, state, overwrite=True, localns=builder._localns)
         return builder
 
@@ -528,6 +551,7 @@ class GraphBuilder(Generic[S, U, I_co]):
             output=self._output,
             input_names=self._names["input"],
             output_names=self._names["output"],
+            version=self._version,
             problems=tuple(self._problems),
         )
         graph: CompiledGraph[S, U, I_co] = CompiledGraph(checked(spec, limits, accepted), accepted)

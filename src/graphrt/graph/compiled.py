@@ -78,6 +78,11 @@ class CompiledGraph(Generic[S, U, I_co]):
         return self.__graphrt_plan__.name
 
     @property
+    def version(self) -> int:
+        """Number of the build, as given to `GraphBuilder`; 0 without one. It is not part of the fingerprint."""
+        return self.__graphrt_plan__.spec.version
+
+    @property
     def nodes(self) -> tuple[str, ...]:
         """Names of the nodes, in the order in which they were added."""
         return tuple(self.__graphrt_plan__.by_name)

@@ -44,9 +44,16 @@ def declared_builder(
 def _declared(builder: Any, found: ReadGraph) -> Any:
     """Return an instance of the class *builder* with the declarations of *found*."""
     if found.overwrite:  # nodes return the full next state, not an update
-        made = builder.overwrite(found.state, name=found.name)
+        made = builder.overwrite(found.state, name=found.name, version=found.version)
     else:
-        made = builder(found.state, found.update, reducer=found.reducer, name=found.name, **found.schemas)
+        made = builder(
+            found.state,
+            found.update,
+            reducer=found.reducer,
+            name=found.name,
+            version=found.version,
+            **found.schemas,
+        )
     made._limits, made._allow = found.limits, found.allow
     # A call is its kind, the arguments of the builder's private method, and the path in the manifest.
     calls: Mapping[str, Callable[..., None]] = {"node": made._add, "branch": made._branch, "join": made._join}

@@ -202,6 +202,8 @@ class GraphSpec(Entry):
 
     spec_version: Literal[1] = VERSION
     name: Name = "graph"
+    version: int = Field(default=0, ge=0, strict=True)
+    """Number of the build, which is not part of the fingerprint."""
     state: Name | StateSpec | None = None
     """A class of the registry, or a description; null for the state that the caller passes."""
     update: Name | None = None

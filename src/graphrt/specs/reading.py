@@ -56,6 +56,7 @@ class ReadGraph:
     state: type[Any]
     update: type[Any] | None
     name: str
+    version: int
     overwrite: bool
     reducer: Any
     """The reducer of the whole state; None if fields have reducers."""
@@ -214,6 +215,7 @@ class _Reader:
             state=state,
             update=None if spec.update is None else self._class(spec.update, joined(path, "update")),
             name=spec.name,
+            version=spec.version,
             overwrite=spec.overwrite,
             reducer=None if spec.reducer is None else self._reducer(spec.reducer, joined(path, "reducer")),
             schemas=self._schemas(spec, path, state),

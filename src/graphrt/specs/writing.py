@@ -79,6 +79,8 @@ class GraphWriter:
         plan: Plan = graph.__graphrt_plan__
         spec = plan.spec
         data: dict[str, Any] = {"spec_version": VERSION, "name": plan.name, "state": self._state(plan)}
+        if spec.version:
+            data["version"] = spec.version
         if plan.update.kind == "overwrite":
             data["overwrite"] = True
         elif plan.update.cls is not None:

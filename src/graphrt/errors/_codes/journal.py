@@ -66,6 +66,15 @@ GRAPH_CHANGED = ErrorCode(
     fix="Finish it with the graph it has, or declare Migration(source={source!r}, ...) in Runtime(migrations=[...]).",
 )
 
+OLDER_BUILD = ErrorCode(
+    "older-build",
+    InputError,
+    "Thread {thread!r} waits for a newer build of its graph: {reason}.",
+    known="status {status}, fingerprint {source}; this build has {target}",
+    fix="Drive it with the newer build. If this build is the newer one, give GraphBuilder(version=) a higher number; if "
+    "it is older on purpose, pass allow_older=True, or run `graphrt builds allow`.",
+)
+
 FORGED_SEAL = STORE_DAMAGED.variant(
     "Entry {seq} of the journal was not written with the key {kid}: its MAC does not match.",
     known="its hash matches, so it was changed by somebody who knows the format and does not have the key",
