@@ -17,8 +17,8 @@ from graphrt.console.screen import Line
 from graphrt.runtime import Runtime, Verdict
 
 COMMANDS: Final = {
-    "list": ("graphrt.cli.builds:list_", "List the builds that unfinished threads belong to."),
-    "allow": ("graphrt.cli.builds:allow", "Let this build drive threads that wait for a newer one."),
+    "list": ("graphrt.cli.builds:list_", "List the builds that the unfinished threads of a graph belong to."),
+    "allow": ("graphrt.cli.builds:allow", "Let this build drive the threads that wait for a newer one."),
 }
 """Subcommand to its function and the first line of its help."""
 
