@@ -35,10 +35,10 @@ from graphrt._runs import (
     run_to_end,
     state_edits,
     step_records,
-    streaming,
+    streams,
     watching,
 )
-from graphrt._runs.arguments import MODES, Mode, Modes, checked_edits
+from graphrt._runs.arguments import MODES, Mode, Modes, checked_edits, stream_modes
 from graphrt._runs.erasure_report import ErasureReport, Left
 from graphrt._runs.if_exists import IfExists
 from graphrt._runs.labels import Begin, GoOn, new_labels
@@ -58,6 +58,7 @@ from graphrt._runs.results import (
 from graphrt._runs.run_config import RunConfig, configure
 from graphrt._runs.runtime_options import RuntimeOptions, SignatureOf, check_options
 from graphrt._runs.schedules import Schedule, Schedules
+from graphrt._runs.stream_items import STEPS
 from graphrt._runs.streams import AsyncStream, Stream
 from graphrt.commands import UNSET
 from graphrt.errors._langgraph_names import no_attribute
@@ -569,8 +570,8 @@ class Runtime(Generic[S, I_co]):
             ConflictError: Another run has the thread.
         """
         labels = new_labels(title, tags)
-        return streaming.steps(
-            self._config_for(allow_older), input, thread, answers, answer, if_exists=if_exists, labels=labels
+        return streams.stream(
+            self._config_for(allow_older), input, STEPS, thread, answers, answer, if_exists=if_exists, labels=labels
         )
 
     @overload
@@ -651,9 +652,8 @@ class Runtime(Generic[S, I_co]):
             ConflictError: Another run has the thread.
         """
         labels = new_labels(title, tags)
-        return streaming.stream(
-            self._config_for(allow_older), input, modes, thread, answers, answer, if_exists=if_exists, labels=labels
-        )
+        config, reads = self._config_for(allow_older), stream_modes(modes)
+        return streams.stream(config, input, reads, thread, answers, answer, if_exists=if_exists, labels=labels)
 
     @overload
     def asteps(self, input: S | I_co, **begin: Unpack[Begin]) -> AsyncStream[Step[S], S]: ...
@@ -677,8 +677,8 @@ class Runtime(Generic[S, I_co]):
         call.
         """
         labels = new_labels(title, tags)
-        return streaming.asteps(
-            self._config_for(allow_older), input, thread, answers, answer, if_exists=if_exists, labels=labels
+        return streams.astream(
+            self._config_for(allow_older), input, STEPS, thread, answers, answer, if_exists=if_exists, labels=labels
         )
 
     @overload
@@ -740,9 +740,8 @@ class Runtime(Generic[S, I_co]):
         call.
         """
         labels = new_labels(title, tags)
-        return streaming.astream(
-            self._config_for(allow_older), input, modes, thread, answers, answer, if_exists=if_exists, labels=labels
-        )
+        config, reads = self._config_for(allow_older), stream_modes(modes)
+        return streams.astream(config, input, reads, thread, answers, answer, if_exists=if_exists, labels=labels)
 
     # -- looking -------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from graphrt import DELETE, START, Command, GraphBuilder, Interrupt, Limits, Ove
 from graphrt._engine import emit_events
 from graphrt._engine.engine import Engine
 from graphrt._engine.fast_path import advance, begin, park, take_back
+from graphrt._engine.steps import StepChain
 from graphrt._engine.task import DUE, Due, Failed
 from graphrt._flows.verbs import drive
 from graphrt.errors import GraphrtError, RouteError
@@ -84,7 +85,7 @@ def test_plain_supersteps_follow_one_another_with_one_task_object() -> None:
 @pytest.mark.parametrize("watched", [False, True])
 def test_an_odd_reply_changes_nothing_and_leaves_the_task_open(reply: Any, watched: bool) -> None:
     run = line()
-    run.watch(recorder=watched)
+    run.watch(commits=watched)
     call = begin(run)
     before = watch(run)
     assert advance(run, reply) is None
@@ -94,7 +95,7 @@ def test_an_odd_reply_changes_nothing_and_leaves_the_task_open(reply: Any, watch
     assert (call.status, call.state) == (DUE, run.values)
     assert begin(run) is None
     if watched:
-        assert run.recorder.take() == []
+        assert run.recorder.take(run) is None
 
 
 def test_an_absent_value_is_left_to_the_general_path() -> None:
@@ -190,7 +191,7 @@ def test_a_source_of_a_join_is_left_to_the_general_path() -> None:
 def test_a_task_object_that_is_used_again_forgets_what_it_wrote_before() -> None:
     """Else a source of a join that returns nothing would fold the update of the node before it once more."""
     run = line(more=lambda g: g.add_join(["b", "c"], "a", starved="ignore"))
-    run.watch(recorder=True)
+    run.watch(commits=True, undo=True)
     call = begin(run)
     assert call is not None
     assert advance(run, {"log": [2]}) is call
@@ -243,14 +244,15 @@ def test_the_next_task_is_left_in_what_is_due_where_it_may_not_take_it(limits: L
 
 def test_a_task_with_a_context_has_an_object_of_its_own() -> None:
     run = engine("abc", [(START, "a"), ("a", "b"), ("b", "c")], plain="b", given=GIVEN)
-    run.watch(recorder=True)
-    first = begin(run)
-    second = advance(run, {"n": 1})
-    third = advance(run, None)
-    advance(run, {"n": 1})
+    run.watch(commits=True, undo=True)
+    chain = StepChain(run, lambda: None)
+    tasks, steps = [begin(run)], []
+    for reply in ({"n": 1}, None, {"n": 1}):
+        tasks.append(advance(run, reply))
+        steps += chain.of(run.recorder.take(run))
 
-    assert len({id(first), id(second), id(third)}) == 3
-    assert [step.task_id for step in run.recorder.take()] == ["1.0:a", "2.0:b", "3.0:c"]
+    assert len({id(task) for task in tasks[:3]}) == 3
+    assert [step.task_id for step in steps] == ["1.0:a", "2.0:b", "3.0:c"]
 
 
 def test_parking_opens_the_superstep_whose_call_was_not_made() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from graphrt import DELETE, START, Overwrite
 from graphrt._engine.engine import Engine
 from graphrt._engine.fold import combined
+from graphrt._engine.steps import StepChain
 from graphrt._engine.task import FAILED, Failed, Nested, Stopped
 from graphrt._flows.verbs import drive
 from graphrt.commands import Replacement
@@ -21,17 +22,20 @@ from graphrt.reducers import append, ephemeral
 from .support import engine, values
 
 Update = dict[str, Any]
+chains: dict[int, StepChain] = {}
+"""Makes the steps of an engine, by its `id`."""
 
 
 def superstep(run: Engine, *updates: Any) -> list[Any]:
     """Report these, one for each due task, commit, and return the steps. A list: the updates of a nested graph."""
     if run.recorder is None:
-        run.watch(recorder=True)
+        run.watch(commits=True, undo=True)
+        chains[id(run)] = StepChain(run, lambda: None)
     run.begin()
     for task, update in zip(run.tasks, updates, strict=True):
         run.report(task, task.execution, Nested(tuple(update)) if isinstance(update, list) else update)
     run.commit()
-    return run.recorder.take()
+    return chains[id(run)].of(run.recorder.take(run))
 
 
 def wide(count: int, given: Update, **policies: Any) -> Engine:

@@ -10,6 +10,7 @@ import pytest
 
 from graphrt import END, START, Context, GraphBuilder, Interrupt, NodeError, Send
 from graphrt._engine.engine import Engine
+from graphrt._engine.steps import StepChain
 from graphrt._engine.storability import with_untracked
 from graphrt._engine.task import DONE, DUE, FAILED, PAUSED, Asked, Failed, OpenInterrupt
 from graphrt._flows.verbs import Decision, drive
@@ -151,11 +152,11 @@ def test_pending_names_what_is_open_or_due() -> None:
 
 def test_steps_and_diffs_show_themselves() -> None:
     run = engine("a", [(START, "a")], given={"n": 1})
-    run.watch(recorder=True)
+    run.watch(commits=True, undo=True)
     run.begin()
     run.report(run.tasks[0], 1, {"n": 1, "last": 2})
     run.commit()
-    (step,) = run.recorder.take()
+    (step,) = StepChain(run, lambda: None).of(run.recorder.take(run))
 
     assert repr(step) == "Step(0, 'a', 'success', superstep=1)"
     assert repr(step.diff) == "Diff(added={'last': 2}, removed={}, updated={'n': 2})"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, final
 
 from graphrt._ambient import SURROUNDINGS, WithoutContext, entered
@@ -25,11 +25,12 @@ from graphrt._drivers.failures import outcome
 from graphrt._drivers.invoke import afinish, ainvoke
 from graphrt._drivers.parallel_tasks import Ended
 from graphrt._drivers.run_services import RunServices, monotonic
-from graphrt._drivers.sync import Watcher
+from graphrt._drivers.sync import PAUSED
+from graphrt._engine.committed import Committed, Uncommitted
 from graphrt._engine.task import STOPPED, Task
-from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Stage, Start, Stop, Tell, Time
+from graphrt._flows.effects import Await, Collect, Flow, Now, Record, Sleep, Stage, Start, Stop, Tell, Time
+from graphrt._flows.live import Live
 from graphrt._plan.tables import CALL_ASYNC, CALL_SYNC, CALL_WITH_CONTEXT
-from graphrt.events import Entry
 from graphrt.limits import Limits
 
 
@@ -41,22 +42,19 @@ class AioDriver:
         services: Clock, store access, worker threads and the rest that the tasks of the run share.
         limits: Limits of the run's outermost graph. A nested driver needs only `grace_s` of them; the greatest number
             of tasks in flight is in *limit*.
-        watcher: Takes (mode, item) of published items; None in a nested graph, whose items go to `services.emit`.
         limit: Counter of tasks in flight; by default a new one if `limits.max_concurrency` is set.
     """
 
-    __slots__ = ("_limit", "_limits", "_parallel", "services", "watcher")
+    __slots__ = ("_limit", "_limits", "_parallel", "services")
 
     def __init__(
         self,
         services: RunServices,
         limits: Limits,
-        watcher: Watcher | None = None,
         *,
         limit: ConcurrencyLimit | None = None,
     ) -> None:
         self.services = services
-        self.watcher = watcher
         self._limits = limits
         if limit is None and limits.max_concurrency is not None:
             limit = ConcurrencyLimit(limits.max_concurrency)
@@ -64,25 +62,31 @@ class AioDriver:
         self._parallel: AsyncParallelTasks | None = None
         """Made for the first superstep with several tasks, or for a sync node; None again after it was stopped."""
 
-    async def drive(self, flow: Flow) -> Any:
+    async def drive(self, flow: Flow, until: Collection[Any] = ()) -> Any:
         """Perform the effects of *flow* until it ends; return its result, the status of the run.
+
+        Args:
+            flow: The run.
+            until: A queue that `services.reader` fills: as soon as it has an item, PAUSED is returned. A further call
+                goes on with the flow.
 
         Raises:
             BaseException: What the flow raises.
         """
         send = flow.send
-        # With a `RunWatcher` (telemetry) no node is called here: it hears of attempts from `invoke` alone.
-        is_watched = self.services.watcher is not None
+        # `invoke` alone reports attempts to a `RunWatcher` (telemetry) and measures them: then no node is called here.
+        by_invoke = self.services.watcher is not None or self.services.timed
         caller = asyncio.current_task()
         reply: Any = None
         error: BaseException | None = None
+        paused = False
         try:
             while True:
                 effect = send(reply) if error is None else flow.throw(error)
                 error = None
                 try:
                     if effect.__class__ is Task:
-                        plain = CALL_WITH_CONTEXT if is_watched else effect.plain
+                        plain = CALL_WITH_CONTEXT if by_invoke else effect.plain
                         # Fast path (decision 0004): call the node here. A run that has a thread can be cancelled from
                         # outside (`watched`): its async nodes go through `_halting`, which cancels them.
                         if plain == CALL_ASYNC and not self.services.control.watched:
@@ -98,9 +102,12 @@ class AioDriver:
                             finally:
                                 SURROUNDINGS.reset(token)
                         else:
-                            reply = await self.run_one(effect)
+                            reply = await self._run_one(effect)
                     else:
                         reply = await self.perform(effect)
+                        if until:  # the answer of an effect that shows something is None, which the next call sends
+                            paused = True
+                            return PAUSED
                 except BaseException as raised:
                     reply = outcome(effect, raised, self.services.control, caller=caller)
                     if isinstance(reply, GeneratorExit):
@@ -110,7 +117,8 @@ class AioDriver:
         except StopIteration as stop:
             return stop.value
         finally:
-            self._parallel = None  # breaks a reference cycle that would keep the run until a garbage collection
+            if not paused:
+                self._parallel = None  # breaks a reference cycle that would keep the run until a garbage collection
 
     async def perform(self, effect: Any) -> Any:
         """Perform one effect and return its answer, as the docstring of the effect defines it."""
@@ -122,16 +130,11 @@ class AioDriver:
                 return await self._collect(effect.until)
             case Stop():
                 return await self._stop()
-            case Publish():
-                # Items of open supersteps (`live`) go to all readers, here and in other processes, by `emit`. A nested
-                # graph has no watcher: its items go to the stream of the run.
-                live = self.watcher is None or effect.mode == "live"
-                show = self.services.emit if live else self.watcher
-                if show is not None:
-                    show(effect.mode, effect.item)
+            case Committed() | Uncommitted() | Live():
+                self.services.shown(effect)
                 return None
             case Record():
-                await self.store(effect, self.watcher)
+                await self._store(effect)
                 return None
             case Tell():
                 await call_store(self.services, self.services.tell)
@@ -148,7 +151,7 @@ class AioDriver:
             case Sleep():
                 return await await_(self.services, effect.seconds)
             case _:  # a Task
-                return await self.run_one(effect)
+                return await self._run_one(effect)
 
     async def _hear_the_late(self) -> asyncio.CancelledError | None:
         """Give the loop one turn, so that late outcomes of abandoned tasks are recorded before the last record.
@@ -165,10 +168,10 @@ class AioDriver:
             return raised
         return None
 
-    async def store(self, effect: Record, show: Callable[[str, Entry], object] | None) -> None:
+    async def _store(self, effect: Record) -> None:
         """Write entries, on a worker thread if the store may block, and show them on the loop.
 
-        The sinks get them, which are functions of the user, and *show* gets each as ("events", entry).
+        The sinks get them, which are functions of the user, and the reader of the run.
 
         Raises:
             asyncio.CancelledError: The run was cancelled while late outcomes were waited for; everything was written.
@@ -178,15 +181,13 @@ class AioDriver:
         entries = await call_store(self.services, self.services.stored, effect)
         if entries:
             self.services.show(entries)
-            if show is not None:
-                for entry in entries:
-                    show("events", entry)
+            self.services.read_entries(entries)
         if cancelled is not None:
             raise cancelled
 
     # -- one task ------------------------------------------------------------------------------------------------
 
-    async def run_one(self, task: Task) -> Any:
+    async def _run_one(self, task: Task) -> Any:
         """Run the only task of a superstep by `invoke` or `ainvoke`, and return its reply."""
         node = task.node
         if node.is_async:

@@ -17,6 +17,7 @@ from graphrt._ambient import SURROUNDINGS, surroundings
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.task import Task
 from graphrt._flows.effects import Control, Record, Staged
+from graphrt._flows.live import LIVE, Live
 from graphrt._forks import FreshLock
 from graphrt.errors import StoreError
 from graphrt.events import OutcomeDropped
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from graphrt._drivers.loop_thread import LoopThread
     from graphrt._drivers.recorded import Recorded
     from graphrt._drivers.thread_pool import ThreadPool
+    from graphrt._engine.committed import Committed, Uncommitted
     from graphrt._engine.engine import Engine
     from graphrt._usage.budget import Budget
     from graphrt.events import Entry
@@ -68,6 +70,21 @@ class Recorder(Protocol):
             show: Whether to show the entries to the sinks; if not, the caller does.
             taken: Places of letters (mail to the thread) to delete with it.
         """
+        ...
+
+
+class Reader(Protocol):
+    """What a stream reads of its run: it takes what the run shows, and queues the items that are read."""
+
+    reads: frozenset[str]
+    """The modes that are read."""
+
+    def show(self, value: Committed | Uncommitted, /) -> None:
+        """Take what a commit did, or which tasks keep their superstep from committing."""
+        ...
+
+    def put(self, mode: str, item: Any, /) -> None:
+        """Take one item of a stream mode, from any thread."""
         ...
 
 
@@ -149,8 +166,6 @@ class RunServices:
         "_make_run_id",
         "_own_loop",
         "_pool",
-        "_reader",
-        "_reads_tasks",
         "_relay",
         "_run_id",
         "_seed",
@@ -170,6 +185,7 @@ class RunServices:
         "known_as",
         "loop_source",
         "pool_source",
+        "reader",
         "record",
         "recorded",
         "root",
@@ -231,14 +247,12 @@ class RunServices:
         self.emit: Callable[[str, Any], None] | None = None
         """Takes (mode, item) of the stream modes `custom`, `messages` and `live`; None if nobody reads them: neither a
         stream here, nor a follower in another process. See `read` and `relay`."""
-        self._reader: Callable[[str, Any], None] | None = None
-        """The reader that a stream of this process set by `read`; None without such a stream."""
-        self._reads_tasks = False
-        """True if that stream was opened with the mode `live`."""
         self._relay: Callable[[str, Any], None] | None = None
         """The function that `relay` set, for followers in other processes; None without a follower."""
         self.recorded: Recorded | None = None
         """Answers effects and model calls out of a log, when a run is executed again; None makes them."""
+        self.reader: Reader | None = None
+        """Takes what the run shows, if a stream of this process reads it; set by `read`."""
         self.record: Recorder | None = None
         """Writes events as entries, with staged ones; None without a journal."""
         self.stage: Stager | None = None
@@ -268,14 +282,34 @@ class RunServices:
             self.write([(task.engine.path, OutcomeDropped(task=task.id, node=task.node.name))])
 
     def written(self, effect: Record) -> Sequence[Entry]:
-        """Perform a `Record`: write its events and staged events, show them to the sinks, and return as `write`."""
+        """Perform a `Record`: write its events and staged events, show them to sinks and reader, and return as `write`."""
         if self.record is None:
             return ()
         taken = self._before_last() if effect.last else effect.taken  # places of the letters to delete
-        return self.record(effect.logged, effect.staged, release=effect.last, taken=taken)
+        entries = self.record(effect.logged, effect.staged, release=effect.last, taken=taken)
+        self.read_entries(entries)
+        return entries
+
+    def read_entries(self, entries: Sequence[Entry]) -> None:
+        """Hand entries that were written to the reader of the run, if there is one."""
+        if self.reader is not None:
+            for entry in entries:
+                self.reader.put("events", entry)
+
+    def shown(self, value: Committed | Uncommitted | Live) -> None:
+        """Show what the flow yields to its readers.
+
+        A commit goes to the reader of the run. An item of an open superstep goes to all that read such items, here and
+        in other processes, also one of a nested graph.
+        """
+        if isinstance(value, Live):
+            if self.emit is not None:
+                self.emit("live", value)
+        elif self.reader is not None:
+            self.reader.show(value)
 
     def stored(self, effect: Record) -> Sequence[Entry]:
-        """Do as `written`, but without the sinks: the async driver calls `show` itself, on the event loop."""
+        """Do as `written`, but show nothing: the async driver does that itself, on the event loop."""
         if self.record is None:
             return ()
         taken = self._before_last() if effect.last else effect.taken
@@ -286,15 +320,10 @@ class RunServices:
         self.before_last()
         return self.control.settled
 
-    def read(self, put: Callable[[str, Any], None], *, tasks: bool) -> None:
-        """Let a stream read what the run shows live, for the rest of the run.
-
-        Args:
-            put: Takes (mode, item), from any thread.
-            tasks: Whether it reads the mode `live`, and not only `custom` and `messages`.
-        """
+    def read(self, reader: Reader) -> None:
+        """Show the run to *reader*, a stream of this process, for the rest of the run."""
         with _lock:
-            self._reader, self._reads_tasks = put, tasks
+            self.reader = reader
             self._connect()
 
     def relay(self, put: Callable[[str, Any], None] | None) -> None:
@@ -305,18 +334,20 @@ class RunServices:
 
     def _connect(self) -> None:
         """Set `emit` and `Control.live` for the present reader and relay; called with the lock held."""
-        reader, relay = self._reader, self._relay
-        if reader is None or relay is None:
-            self.emit = reader or relay
+        reads: frozenset[str] = self.reader.reads if self.reader is not None else frozenset()
+        put = self.reader.put if self.reader is not None and not reads.isdisjoint(LIVE) else None
+        relay = self._relay
+        if put is None or relay is None:
+            self.emit = put or relay
         else:
 
             def both(mode: str, item: Any) -> None:
                 """Show an item to both."""
-                reader(mode, item)
+                put(mode, item)
                 relay(mode, item)
 
             self.emit = both
-        self.control.live = self._reads_tasks or relay is not None  # a follower may read every mode
+        self.control.live = "live" in reads or relay is not None  # a follower may read every mode
 
     def keep(self, staged: Sequence[Staged]) -> None:
         """Store events of the open superstep. They are durable when this returns (rule R11).

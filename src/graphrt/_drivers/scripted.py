@@ -15,10 +15,11 @@ from graphrt._ambient import WithoutContext, inside
 from graphrt._drivers.context import Context
 from graphrt._drivers.failures import outcome, swallowed
 from graphrt._drivers.run_services import RunServices
-from graphrt._engine.steps import Step
+from graphrt._engine.committed import Committed, Uncommitted
 from graphrt._engine.task import Task
 from graphrt._flows.child import nested
-from graphrt._flows.effects import Await, Collect, Flow, Now, Publish, Record, Sleep, Stage, Start, Stop, Tell, Time
+from graphrt._flows.effects import Await, Collect, Flow, Now, Record, Sleep, Stage, Start, Stop, Tell, Time
+from graphrt._flows.live import Live
 
 Choose = Callable[[Sequence[Task]], int]
 """Takes the started tasks and returns the index of the one that ends next."""
@@ -36,7 +37,7 @@ class ScriptedDriver:
             duplicates).
     """
 
-    __slots__ = ("_choose", "_now", "_open", "_replies", "_times", "published", "services")
+    __slots__ = ("_choose", "_now", "_open", "_replies", "_times", "services")
 
     def __init__(
         self,
@@ -47,8 +48,6 @@ class ScriptedDriver:
         times: int = 1,
     ) -> None:
         self.services = services
-        self.published: list[Any] = []
-        """Steps and published (mode, item) pairs, in the order in which the flow yielded them."""
         self._replies = {node: list(items) for node, items in (replies or {}).items()}
         self._choose: Choose = choose if choose is not None else _first
         self._times = times
@@ -95,10 +94,8 @@ class ScriptedDriver:
                 self.services.tell()
             case Stage():
                 self.services.keep(effect.staged)
-            case Publish():
-                self.published.append((effect.mode, effect.item))
-            case Step():
-                self.published.append(effect)
+            case Committed() | Uncommitted() | Live():
+                self.services.shown(effect)
             case Sleep():
                 self._now += effect.seconds
             case Time():

@@ -10,7 +10,7 @@ a `Failed`. Warnings find the running task by the names `effect`, `task` and `se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Collection
 from typing import Any, Final, final
 
 from graphrt._ambient import SURROUNDINGS, WithoutContext, entered
@@ -21,7 +21,7 @@ from graphrt._drivers.invoke import finish, invoke
 from graphrt._drivers.parallel_tasks import ParallelTasks
 from graphrt._drivers.retry_waits import wait
 from graphrt._drivers.run_services import RunServices, monotonic
-from graphrt._engine.steps import Step
+from graphrt._engine.committed import Committed, Uncommitted
 from graphrt._engine.task import Task
 from graphrt._flows.effects import (
     TELL,
@@ -29,7 +29,6 @@ from graphrt._flows.effects import (
     Collect,
     Flow,
     Now,
-    Publish,
     Record,
     Sleep,
     Stage,
@@ -38,12 +37,11 @@ from graphrt._flows.effects import (
     Tell,
     Time,
 )
+from graphrt._flows.live import Live
 from graphrt.limits import Limits
 
-Watcher = Callable[[str, Any], None]
-"""Called with (mode, item) of each published item; *mode* is a stream mode such as `updates` or `events`."""
-SHOWN: Final = frozenset({Publish, Step})
-"""Effects that only show something to a reader; dropped when the reader has gone."""
+PAUSED: Final = object()
+"""Returned by `drive` in place of a status: the flow has not ended, and its reader has items to take."""
 
 
 @final
@@ -54,23 +52,19 @@ class SyncDriver:
         services: Clock, store access, private loop and the rest that the tasks of the run share.
         limits: Limits of the run's outermost graph. A nested driver needs only `grace_s` of them; the greatest number
             of tasks in flight is in *limit*.
-        watcher: See the attribute.
         limit: Counter of tasks in flight; by default a new one if `limits.max_concurrency` is set.
     """
 
-    __slots__ = ("_limit", "_limits", "_parallel", "services", "watcher")
+    __slots__ = ("_limit", "_limits", "_parallel", "services")
 
     def __init__(
         self,
         services: RunServices,
         limits: Limits,
-        watcher: Watcher | None = None,
         *,
         limit: ConcurrencyLimit | None = None,
     ) -> None:
         self.services = services
-        self.watcher = watcher
-        """Takes published items under `drive`; None in a nested graph, whose items go to `services.emit`."""
         self._limits = limits
         if limit is None and limits.max_concurrency is not None:
             limit = ConcurrencyLimit(limits.max_concurrency)
@@ -78,8 +72,13 @@ class SyncDriver:
         self._parallel: ParallelTasks | None = None
         """Made for the first superstep with several tasks, or for a timeout."""
 
-    def drive(self, flow: Flow) -> Any:
+    def drive(self, flow: Flow, until: Collection[Any] = ()) -> Any:
         """Perform the effects of *flow* until it ends; return its result, the status of the run.
+
+        Args:
+            flow: The run.
+            until: A queue that `services.reader` fills: as soon as it has an item, PAUSED is returned. A further call
+                goes on with the flow.
 
         Raises:
             BaseException: What the flow raises.
@@ -90,20 +89,27 @@ class SyncDriver:
         # 1 is CALL_SYNC: a sync node without context, timeout and cache (decision 0004) is called here, without
         # `invoke`. With a `RunWatcher` (`services.watcher`) no node is: it hears of attempts from `invoke` alone.
         plainly = 1 if services.watcher is None else None
+        timed, paused = services.timed, False
         try:
             effect = send(None)
             while True:
                 try:
                     if effect.__class__ is Task and effect.plain == plainly:
                         plain.task = effect
+                        started = monotonic() if timed else 0.0
                         try:
                             reply = effect.node.fn(effect.state)
                         finally:
                             plain.task = None
+                        if timed:  # steps show durations
+                            effect.duration_s = monotonic() - started
                     elif effect is TELL:  # before `perform`, since it follows each superstep of the fast path
                         reply = services.tell()
                     else:
                         reply = self.perform(effect)
+                        if until:  # the answer of an effect that shows something is None, which the next call sends
+                            paused = True
+                            return PAUSED
                 except BaseException as error:  # noqa: BLE001 - the outcome of a node, or for the flow
                     reply = outcome(effect, error, services.control)
                     if isinstance(reply, BaseException):
@@ -114,78 +120,9 @@ class SyncDriver:
             return stop.value
         finally:
             SURROUNDINGS.reset(token)
-            if self._parallel is not None:
+            if self._parallel is not None and not paused:
                 parallel, self._parallel = self._parallel, None
                 parallel.close()  # gives its worker threads back
-
-    def iterate(self, flow: Flow, *, entries: bool) -> Generator[Any, None, Any]:
-        """Perform the effects of *flow*, and yield its Steps and its published items as (mode, item).
-
-        For `steps` and streams, whose reader drives the run. Closing the generator early cancels the run, and drives
-        the flow to its end. The result of the generator is the status of the run.
-
-        Args:
-            flow: The run.
-            entries: True also yields each entry that is written, as ("events", entry).
-        """
-        send, now = flow.send, monotonic
-        plainly = 1 if self.services.watcher is None else None  # as in `drive`
-        try:
-            effect = send(None)
-            while True:
-                reply: Any = None
-                kind: Any = effect.__class__
-                try:
-                    if kind is Task and effect.plain == plainly:  # steps show its duration
-                        started = now()
-                        token = entered(WithoutContext(self.services, effect))
-                        try:
-                            reply = effect.node.fn(effect.state)
-                        finally:
-                            SURROUNDINGS.reset(token)
-                        effect.duration_s = now() - started
-                    elif kind is Step:
-                        yield effect
-                        effect = None  # a step keeps the later ones alive, so no reference to it stays here
-                    elif kind is Publish and effect.mode != "live":  # `live` items go to `services.emit`, see `perform`
-                        yield effect.mode, effect.item
-                    elif kind is Record:
-                        for entry in self.services.written(effect):
-                            if entries:
-                                yield "events", entry
-                    else:
-                        reply = self.perform(effect)
-                except BaseException as error:
-                    if kind is not Task and isinstance(error, GeneratorExit):
-                        self.abandon(flow)  # the reader has left at one of the `yield`s above
-                        raise
-                    reply = outcome(effect, error, self.services.control)
-                    if isinstance(reply, BaseException):
-                        effect = flow.throw(reply)
-                        continue
-                effect = send(reply)
-        except StopIteration as stop:
-            return stop.value
-        finally:
-            if self._parallel is not None:
-                parallel, self._parallel = self._parallel, None
-                parallel.close()
-
-    def abandon(self, flow: Flow) -> None:
-        """Cancel the run and drive *flow* to its end, so that the cancellation is recorded; items are dropped.
-
-        For a reader that has left `iterate`.
-
-        Raises:
-            BaseException: What the flow raises, or an effect: `iterate` then raises that in place of GeneratorExit.
-        """
-        self.services.control.cancel("the step generator was closed")
-        try:
-            effect = flow.send(None)
-            while True:
-                effect = flow.send(None if effect.__class__ in SHOWN else self.perform(effect))
-        except StopIteration:
-            return
 
     def perform(self, effect: Any) -> Any:
         """Perform one effect and return its answer, as the docstring of the effect defines it."""
@@ -198,16 +135,11 @@ class SyncDriver:
             return self._parallel_tasks().collect(effect.until)
         if kind is Start:
             return self._parallel_tasks().start(effect.tasks)
-        if kind is Publish:
-            # Items of open supersteps (`live`) go to all readers, here and in other processes. A nested graph has no
-            # watcher: its items go to the stream of the run.
-            live = self.watcher is None or effect.mode == "live"
-            show = self.services.emit if live else self.watcher  # `emit`: None without a reader
-            if show is not None:
-                show(effect.mode, effect.item)
-            return None
         if kind is Record:
-            self._written(effect)
+            self.services.written(effect)
+            return None
+        if kind is Committed or kind is Uncommitted or kind is Live:
+            self.services.shown(effect)
             return None
         if kind is Stage:
             self.services.keep(effect.staged)
@@ -224,12 +156,6 @@ class SyncDriver:
         if kind is Await:
             return finish(self.services, effect)
         raise AssertionError(effect)
-
-    def _written(self, effect: Record) -> None:
-        """Write the entries of a `Record`, and show those that a reader wants to the watcher."""
-        for entry in self.services.written(effect):
-            if self.watcher is not None:
-                self.watcher("events", entry)
 
     def _parallel_tasks(self) -> ParallelTasks:
         """Return what runs several tasks at once, and make it first if there is none."""

@@ -55,7 +55,7 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
             tasks,
             reducer=engine.reducer,
             ephemeral=engine.ephemeral,
-            record=engine.recorder is not None,
+            record=engine.keeps_undo,
             past=past,
             where=engine.where,
         )
@@ -124,7 +124,7 @@ def _go_on(engine: RunState, routed: Routed) -> None:
 
 
 def _watch(engine: RunState, tasks: Sequence[Task], folded: Folded) -> None:
-    """Pass what was folded on to the usage counters, the trail and the step recorder.
+    """Pass what was folded on to the usage counters, the trail and the recorder of what is shown.
 
     The trail of a nested graph lists its committed updates, which become the updates of its task in the parent graph.
     """
@@ -136,5 +136,4 @@ def _watch(engine: RunState, tasks: Sequence[Task], folded: Folded) -> None:
             for update in task.updates:
                 engine.follow(update)
     if engine.recorder is not None:
-        for task, undo in zip(tasks, folded.undo, strict=True):
-            engine.recorder.record(task, undo)
+        engine.recorder.record_all(tasks, folded.undo)

@@ -10,14 +10,14 @@ terms, see docs/glossary.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any, final
 
 from graphrt._engine import committing, emit_events, joins, limit_checks, mutation_check, outcome, pausing
+from graphrt._engine.committed import CommitRecorder
 from graphrt._engine.route import Router
 from graphrt._engine.run_state import RunState
-from graphrt._engine.steps import StepRecorder
 from graphrt._engine.storability import check_sends
 from graphrt._engine.task import Task
 
@@ -28,17 +28,14 @@ class Engine(RunState):
 
     __slots__ = ()
 
-    def watch(self, *, recorder: bool, run_id: Callable[[], str] | None = None) -> None:
-        """Start or stop recording steps: what each task did to the state, for `steps()`, streams and reports.
+    def watch(self, *, commits: bool, undo: bool = False) -> None:
+        """Start or stop recording what commits do, for streams and steps.
 
         Args:
-            recorder: Whether steps are recorded from now on.
-            run_id: Returns the id of the run, which is made at first need; None if the steps show no id.
+            commits: Whether it is recorded from now on.
+            undo: Whether undo records are kept with it, which steps need.
         """
-        steps = StepRecorder(self) if recorder else None
-        if steps is not None and run_id is not None:
-            steps.run_id = run_id
-        self.record_with(steps)
+        self.record_with(CommitRecorder(undo=undo) if commits else None)
 
     def enter(self) -> None:
         """Make the tasks due that START leads to, as the entry router decides now.

@@ -321,7 +321,7 @@ def _goto(engine: Engine, event: events.TaskSucceeded | events.ThreadUpdated) ->
 def _commit(engine: Engine, event: events.SuperstepCommitted) -> None:
     """Fold the staged updates as `committing.commit` did, and take the next tasks from *event*."""
     tasks = engine.tasks or engine.open()  # opened by the first of their outcomes, if the journal has any
-    values, ephemeral, record = engine.values, engine.ephemeral, engine.recorder is not None
+    values, ephemeral, record = engine.values, engine.ephemeral, engine.keeps_undo
     try:
         folded = fold(
             engine.fields,
@@ -345,8 +345,7 @@ def _commit(engine: Engine, event: events.SuperstepCommitted) -> None:
             engine.follow(update)
     engine.take(values, (*folded.values, *folded.grown))
     if engine.recorder is not None:
-        for task, undo in zip(tasks, folded.undo, strict=True):
-            engine.recorder.record(task, undo)
+        engine.recorder.record_all(tasks, folded.undo)
     if event.after:
         hold(engine, event.after)
         return

@@ -132,9 +132,9 @@ def advance(engine: Engine, reply: Any) -> Task | None:
         view = engine.make_view(new)
     elif reply.__class__ is dict and (reply or node.writable):  # an empty dict may stand for a whole state
         call.state = None  # the view would count as another owner of the lists
-        if engine.watched:  # by a recorder of steps, a trail or a log
+        if engine.watched:  # by a recorder, a trail or a log
             checked = {}
-            if engine.recorder is not None:
+            if engine.keeps_undo:
                 undo = {}
         fields = node.writable  # the fields that its update may write
         try:
@@ -276,14 +276,14 @@ def _note(
     target: NodePlan | None,
     routed: Routed | None,
 ) -> None:
-    """Pass this superstep on to the trail, the log and the step recorder, as far as there are any.
+    """Pass this superstep on to the trail, the log and the recorder of what is shown, as far as there are any.
 
     The trail of a nested graph lists its committed updates, which become the updates of its task in the parent graph.
 
     Args:
         call: The task that ended.
         checked: The validated update; None if the node returned None.
-        undo: Previous values of the written fields; None if no steps are recorded.
+        undo: Previous values of the written fields; None if undo records are not kept.
         wrote: The fields whose values the reducer of the whole state made; not read without one.
         target: The only next node, if *routed* is None.
         routed: Where the edges lead, if the fast path's table did not decide it.
@@ -297,7 +297,7 @@ def _note(
         emit_events.fast_step(engine, call, checked, checked or () if engine.reducer is None else wrote)
         engine.due = []
     if engine.recorder is not None:
-        call.state = None  # a step keeps the task, and its view would count as an owner of the lists
+        call.state = None  # a reader may keep the task, and its view would count as an owner of the lists
         call.status = DONE
         call.updates = () if checked is None else (checked,)
         plain = call.plain != 0  # not CALL_WITH_CONTEXT

@@ -34,9 +34,9 @@ from graphrt.limits import Limits
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec, NotStorable
+    from graphrt._engine.committed import CommitRecorder
     from graphrt._engine.open_interrupt import OpenInterrupt
     from graphrt._engine.redactor import Redactor
-    from graphrt._engine.steps import StepRecorder
     from graphrt._plan.state_reducer import StateReducer
 
 _NO_LIMIT: Final = 1 << 62
@@ -228,8 +228,8 @@ class RunState:
         """Usage of the model calls of committed tasks; None if there were no calls."""
         self.granted: Amounts | None = None
         """Grants of committed tasks to the run's budget: tokens, microdollars, calls; None if there are no grants."""
-        self.recorder: StepRecorder | None = None
-        """Makes the Steps of a step generator; None if no steps are wanted."""
+        self.recorder: CommitRecorder | None = None
+        """Collects what each commit did; None if nothing reads it."""
         self.redactor: Redactor | None = None
         """Redacts what enters the thread; None if nothing is redacted."""
         self.watched: bool = False
@@ -383,8 +383,13 @@ class RunState:
         self.tasks = tasks
         return tasks
 
-    def record_with(self, recorder: StepRecorder | None) -> None:
-        """Record steps with *recorder* from now on; None records no more."""
+    @property
+    def keeps_undo(self) -> bool:
+        """Whether commits keep undo records, because steps are read."""
+        return self.recorder is not None and self.recorder.undo
+
+    def record_with(self, recorder: CommitRecorder | None) -> None:
+        """Record what commits do with *recorder* from now on; None records no more."""
         self.recorder = recorder
         self._look()
 

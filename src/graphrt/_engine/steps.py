@@ -1,9 +1,9 @@
 """Steps: what each finished task did to the state, computed on access (decision 0010).
 
-`Runtime.steps` and streams yield them. A Step stores no state. Steps form a chain that leads to the newest state, and
-each has an undo record. `before` and `after` start from the newest values and undo the later steps one by one. The
-links point forward only, so a step without references is garbage at once. A stream of steps costs what each one
-changed, however large the state is.
+`Runtime.steps` yields them: a `StepChain` makes them of what the commits of a run did. A Step stores no state. Steps
+form a chain that leads to the newest state, and each has an undo record. `before` and `after` start from the newest
+values and undo the later steps one by one. The links point forward only, so a step without references is garbage at
+once. A stream of steps costs what each one changed, however large the state is.
 
 In an undo record, ABSENT means that the field had no value, and a `Prefix` that it had the first items of its new list. For the
 terms, see docs/glossary.md.
@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVar, final
 
+from graphrt._engine.committed import Committed, Ended, Uncommitted
 from graphrt._engine.fold import Prefix, Undo, shown
-from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, Task
+from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, Extra, Task
 from graphrt._plan.fields import ABSENT, is_mapping, own
 from graphrt._plan.state import EXTRA, Values
-from graphrt._plan.tables import NodePlan
 from graphrt.events import Usage
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Diff:
     @property
     def changed(self) -> tuple[str, ...]:
         """Names of the fields that were written or reset, in the order in which that happened."""
-        return tuple(self._step._undo)
+        return tuple(self._step._ended.undo)
 
     @property
     def added(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Diff:
     @property
     def removed(self) -> dict[str, Any]:
         """Fields that have no value after the task: name to old value."""
-        after, undo = self._after(), self._step._undo
+        after, undo = self._after(), self._step._ended.undo
         return {n: own(before) for n, before in undo.items() if n not in after and before is not ABSENT}
 
     @property
@@ -78,7 +78,7 @@ class Diff:
         """Return copies of the new values of fields that had no value before the task, or of those that had one."""
         after = self._after()
         found: dict[str, Any] = {}
-        for name, before in self._step._undo.items():
+        for name, before in self._step._ended.undo.items():
             if (before is ABSENT) is absent_before and name in after:
                 found[name] = own(after[name])
         return found
@@ -87,7 +87,7 @@ class Diff:
         """Return the values after the task; of the newest step without a copy, which must not be changed."""
         step = self._step
         # Nothing to undo for the newest step: reading its diff costs what it changed (decision 0010).
-        return step._recorder.newest() if step._next is None else step._values()
+        return step._chain.newest() if step._next is None else step._values()
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Return the three parts by name: `added`, `removed` and `updated`."""
@@ -106,41 +106,17 @@ class Diff:
 class Step(Generic[S]):
     """One finished task of a run: which node ran, what it wrote, and how the state changed."""
 
-    __slots__ = (
-        "_next",
-        "_node",
-        "_recorder",
-        "_task",
-        "_undo",
-        "_updates",
-        "duration_s",
-        "index",
-        "superstep",
-    )
+    __slots__ = ("_chain", "_ended", "_next", "duration_s", "index", "superstep")
 
-    def __init__(
-        self,
-        index: int,
-        recorder: StepRecorder,
-        node: NodePlan,
-        superstep: int,
-        undo: Undo,
-        updates: tuple[dict[str, Any], ...],  # 0 or 1; for a nested graph one for each of its commits
-        duration_s: float,
-        task: Task | None,
-    ) -> None:
+    def __init__(self, chain: StepChain, index: int, superstep: int, ended: Ended) -> None:
         self.index: int = index
         """Position among the steps of this run, from 0."""
         self.superstep: int = superstep
         """Number of the superstep in the thread, from 1."""
-        self.duration_s: float = duration_s
+        self.duration_s: float = ended.duration_s
         """Duration of the last attempt in seconds."""
-        self._recorder = recorder
-        self._node = node
-        self._undo = undo
-        self._updates = updates
-        self._task = task
-        """None for a plain task of the fast path: its object is reused, and all that it had is its update."""
+        self._chain = chain
+        self._ended = ended
         self._next: Step[S] | None = None
         """The step after this one; None for the newest."""
 
@@ -151,26 +127,27 @@ class Step(Generic[S]):
         while step is not None:
             later.append(step)
             step = step._next
-        values = dict(self._recorder.newest())
+        values = dict(self._chain.newest())
         for step in reversed(later):  # newest first: a record applies to the values that its own task left
-            revert(values, step._undo)
+            revert(values, step._ended.undo)
         return values
 
     @property
     def node(self) -> str:
         """Name of the node that ran."""
-        return self._node.name
+        return self._ended.node.name
 
     @property
     def task_id(self) -> str:
         """Id of the task, derived from path, superstep, position and node; stable over re-execution."""
         # A task of the fast path is alone in its superstep, at position 0.
-        return self._task.id if self._task else f"{self._recorder.engine.path}{self.superstep}.0:{self._node.name}"
+        task = self._ended.task
+        return task.id if task else f"{self._chain.engine.path}{self.superstep}.0:{self.node}"
 
     @property
     def outcome(self) -> Literal["success", "error", "interrupted"]:
         """How the task ended: `success`, `error` (handled or not), or `interrupted` while it waits for an answer."""
-        return _OUTCOME[self._task.status] if self._task else "success"
+        return _OUTCOME[self._ended.task.status] if self._ended.task else "success"
 
     @property
     def update(self) -> Any:
@@ -179,46 +156,51 @@ class Step(Generic[S]):
         For a nested graph, its writes merged. In a graph with a reducer of the whole state, what the node returned,
         or the list of the updates of a nested graph.
         """
-        return own(shown(self._recorder.engine.plan.update, self._updates))
+        return own(shown(self._chain.engine.plan.update, self._ended.updates))
 
     @property
     def goto(self) -> tuple[str, ...] | None:
         """Targets of the node's Command by name, in order; None if the node's edges applied."""
-        return goto_names(self._task) if self._task else None
+        return goto_names(self._ended.task) if self._ended.task else None
+
+    @property
+    def _extra(self) -> Extra | None:
+        """What only some tasks have, such as the usage of model calls."""
+        return self._ended.task.extra if self._ended.task else None
 
     @property
     def usage(self) -> Usage | None:
         """Usage of the task's model calls; None if it made no calls."""
-        return self._task.extra.usage if self._task and self._task.extra else None
+        return self._extra.usage if self._extra else None
 
     @property
     def error(self) -> BaseException | None:
         """What the node raised, for the outcome `error`; else None."""
-        return self._task.extra.failure if self._task and self._task.extra else None
+        return self._extra.failure if self._extra else None
 
     @property
     def run_metadata(self) -> dict[str, Any]:
         """Where the step belongs: `run_id`, `thread` (None without one), `graph` and `attempt` (from 1)."""
-        engine = self._recorder.engine
+        engine, task = self._chain.engine, self._ended.task
         return {
-            "run_id": self._recorder.run_id(),
+            "run_id": self._chain.run_id(),
             "thread": engine.thread,
             "graph": engine.plan.name,
-            "attempt": self._task.attempt if self._task else 1,
+            "attempt": task.attempt if task else 1,
         }
 
     @property
     def before(self) -> S:
         """State before this task, in task order within its superstep. A copy, which costs the size of the state."""
         values = self._values()
-        revert(values, self._undo)
-        state: S = self._recorder.engine.make_view(own(values))
+        revert(values, self._ended.undo)
+        state: S = self._chain.engine.make_view(own(values))
         return state
 
     @property
     def after(self) -> S:
         """State after this task, in task order within its superstep. A copy, which costs the size of the state."""
-        state: S = self._recorder.engine.make_view(own(self._values()))
+        state: S = self._chain.engine.make_view(own(self._values()))
         return state
 
     @property
@@ -236,7 +218,7 @@ class Step(Generic[S]):
 
         after = self._values()
         before = dict(after)
-        revert(before, self._undo)
+        revert(before, self._ended.undo)
         usage = self.usage
         data: dict[str, Any] = {
             "step": self.index,
@@ -302,46 +284,37 @@ def target_name(target: Any) -> str:
 
 
 @final
-class StepRecorder:
-    """Makes the steps of one run in commit order, and has the newest values that they start from."""
+class StepChain:
+    """Makes the steps of one run out of what its commits did, and has the newest values that they start from.
 
-    __slots__ = ("_count", "_final", "_last", "engine", "ready", "run_id")
+    Args:
+        engine: The engine, whose recorder keeps undo records. Each of its commits must reach `of`.
+        run_id: Returns the id of the run, which is made at first need.
+    """
 
-    def __init__(self, engine: RunState) -> None:
+    __slots__ = ("_count", "_final", "_last", "engine", "run_id")
+
+    def __init__(self, engine: RunState, run_id: Callable[[], str | None]) -> None:
         self.engine: RunState = engine
-        self.run_id: Callable[[], str | None] = lambda: None
-        """Returns the id of the run, which is made at first need."""
+        self.run_id: Callable[[], str | None] = run_id
         self._final: Values | None = None
         """The newest values once the run is over; None while it goes on."""
         self._count = 0
         """Index of the next step."""
         self._last: Step[Any] | None = None
         """The newest step, which gets a link to the next one."""
-        self.ready: list[Step[Any]] = []
-        """Steps to publish, oldest first."""
 
-    def record(self, task: Task, undo: Undo, *, plain: bool = False) -> None:
-        """Add a step for *task*, which has finished, or whose superstep cannot commit because it failed or waits.
-
-        Args:
-            undo: Previous values of the fields that it wrote; empty if it wrote nothing.
-            plain: Whether the task object will be reused, so that only its update may be kept.
-        """
-        step: Step[Any] = Step(
-            self._count,
-            self,
-            task.node,
-            task.superstep,
-            undo,
-            task.updates,
-            task.duration_s,
-            None if plain else task,
-        )
-        if self._last is not None:
-            self._last._next = step  # links point forward only, so that a step without references is freed at once
-        self._last = step
-        self.ready.append(step)
-        self._count += 1
+    def of(self, value: Committed | Uncommitted) -> list[Step[Any]]:
+        """Return a step for each task of *value*, in task order."""
+        steps: list[Step[Any]] = [
+            Step(self, self._count + at, value.superstep, one) for at, one in enumerate(value.ended)
+        ]
+        self._count += len(steps)
+        for step in steps:  # all are linked before a reader has the first one, whose `before` undoes the others
+            if self._last is not None:
+                self._last._next = step  # links point forward only, so a step without references is freed at once
+            self._last = step
+        return steps
 
     def count_anew(self) -> None:
         """Number the next step with 0: another run of the thread begins, when its journal is folded into steps."""
@@ -354,8 +327,3 @@ class StepRecorder:
     def end(self) -> None:
         """Freeze the newest values at the end of the run, because the engine may drive another run."""
         self._final = self.engine.values
-
-    def take(self) -> list[Step[Any]]:
-        """Return the steps that were not published yet, oldest first, and remove them from `ready`."""
-        steps, self.ready = self.ready, []
-        return steps

@@ -24,7 +24,7 @@ from graphrt._engine.run_state import RunState
 from graphrt._engine.spending import used
 from graphrt._engine.task import STOPPED, Asked, Failed, Nested, Task, TimedOut
 from graphrt._flows.effects import NOW, Control, Flow
-from graphrt._flows.run import CANCELLED, HANDED_OVER, INTERRUPTED, Watch, run
+from graphrt._flows.run import CANCELLED, HANDED_OVER, INTERRUPTED, run
 from graphrt._plan.fields import is_mapping, own
 from graphrt._plan.quoting import quoted, short
 from graphrt._plan.tables import Plan
@@ -66,8 +66,7 @@ def nested(task: Task, control: Control) -> Flow:
             engine.limit(limits)
             engine.retry()
         try:
-            # `records=False`: the parent's commit writes the entries of the nested graph.
-            status = yield from run(engine, control, Watch(records=False))
+            status = yield from run(engine, control)  # the parent's commit writes the entries of the nested graph
         finally:
             extra.usage = used(engine)  # tokens of its model calls; also after an error, since these are paid
     except DeadlineError as error:

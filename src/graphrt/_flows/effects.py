@@ -1,8 +1,9 @@
 """Effects: the requests that a flow yields to its driver, as imperative values. Nothing is performed here.
 
 A flow is a generator. It yields an effect, and the driver performs it and sends the answer that the effect's docstring
-names. Two other values may be yielded: a `Task`, which the driver runs and answers with the reply, and a `Step`, which
-it hands to the reader of a step generator. For the terms, see docs/glossary.md.
+names. Other values may be yielded: a `Task`, which the driver runs and answers with the reply; and what is shown to the
+readers of the run, which is answered with None: a `Committed` or `Uncommitted` to a stream, a `Live` to whoever follows
+the open superstep. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ A task's id followed by `#` and a key is the key of a single effect that the tas
 """
 
 Flow: TypeAlias = Generator[Any, Any, Any]
-"""A generator that yields effects, Tasks and Steps, is sent the answers, and returns its result."""
+"""A generator that yields effects, Tasks and what is shown, is sent the answers, and returns its result."""
 
 
 @final
@@ -144,22 +145,6 @@ class Stage:
 
     def __init__(self, staged: Sequence[Staged]) -> None:
         self.staged: Sequence[Staged] = staged
-
-
-@final
-class Publish:
-    """Hand *item* to the readers of the stream mode *mode*; answered with None.
-
-    Args:
-        mode: `updates`, `values` or `live`.
-        item: A mapping of node name to update, a view of the state, or a `Live`, in the order of the modes above.
-    """
-
-    __slots__ = ("item", "mode")
-
-    def __init__(self, mode: str, item: Any) -> None:
-        self.mode = mode
-        self.item = item
 
 
 @final

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from graphrt._engine import emit_events
 from graphrt._engine.engine import Engine
 from graphrt._engine.fold import shown
 from graphrt._engine.storability import tracked
 from graphrt._engine.task import DONE, DUE, FAILED, HANDLED, PAUSED, STOPPED, Task
-from graphrt._flows.effects import Flow, Publish
+from graphrt._flows.effects import Flow
 from graphrt._plan.fields import own
 from graphrt._plan.tables import CALL_WITH_CONTEXT
 
+LIVE: Final = frozenset({"custom", "messages", "live"})
+"""Stream modes whose items are shown while a node still runs."""
 What: TypeAlias = Literal["started", "retrying", "ended", "step", "withdrawn"]
 """See `Live.what`."""
 _OUTCOME: Mapping[int, str] = {DONE: "success", HANDLED: "error", FAILED: "error", PAUSED: "interrupted"}
@@ -73,7 +75,7 @@ def reported(task: Task, reply: Any) -> Flow:
     nested = task.node.child is not None
     if task.status == DUE:
         if not nested:  # a nested graph continues from its last commit, so that what it has shown stays valid
-            yield Publish("live", live(task, "withdrawn"))
+            yield live(task, "withdrawn")
         if reply is not STOPPED and task.extra is not None and task.extra.retries:
             _, wait_s, error = task.extra.retries[-1]  # (number of the failed attempt, backoff, its error)
             told = {
@@ -82,13 +84,13 @@ def reported(task: Task, reply: Any) -> Flow:
                 "error": emit_events.error_name(error),
                 "message": emit_events.first_line(error),
             }
-            yield Publish("live", live(task, "retrying", told))
+            yield live(task, "retrying", told)
         return
     # A nested graph whose failure was handled does not run again, so what it has shown is void. One that failed for
     # good continues at the next drive.
     if nested and task.status == HANDLED:
-        yield Publish("live", live(task, "withdrawn"))
-    yield Publish("live", live(task, "ended", _OUTCOME[task.status]))
+        yield live(task, "withdrawn")
+    yield live(task, "ended", _OUTCOME[task.status])
 
 
 def given_up(engine: Engine) -> Flow:
@@ -99,8 +101,8 @@ def given_up(engine: Engine) -> Flow:
     for task in engine.tasks:
         if task.status == FAILED:
             if task.node.child is None:  # a nested graph continues from its last commit, which stays valid
-                yield Publish("live", live(task, "withdrawn"))
-            yield Publish("live", live(task, "ended", "error"))
+                yield live(task, "withdrawn")
+            yield live(task, "ended", "error")
 
 
 def take_long_way(tasks: Sequence[Task]) -> None:
@@ -112,14 +114,14 @@ def take_long_way(tasks: Sequence[Task]) -> None:
         task.plain = CALL_WITH_CONTEXT  # the way of calling that always goes through `invoke`
 
 
-def committed(engine: Engine) -> list[Publish]:
+def step_items(engine: Engine) -> list[Live]:
     """Return the `step` items of the open superstep, in task order.
 
     Made before the commit, which closes the superstep, and published after it. Untracked fields are left out, because
     their values leave the run nowhere (R16). The several updates of a nested graph are combined into one for display.
     """
-    steps: list[Publish] = []
+    steps: list[Live] = []
     for task in engine.tasks:
         update = shown(engine.plan.update, [tracked(engine, one) for one in task.updates])
-        steps.append(Publish("live", live(task, "step", own(update))))  # a copy: readers may change what they get
+        steps.append(live(task, "step", own(update)))  # a copy: readers may change what they get
     return steps

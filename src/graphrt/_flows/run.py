@@ -21,11 +21,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum, auto
 from types import CoroutineType
-from typing import Any, Final, final
+from typing import Any, Final
 
 from graphrt import events
 from graphrt._cancellations import own_failure
 from graphrt._engine import emit_events, failures, fast_path, mutation_check, outcome, redacting
+from graphrt._engine.committed import uncommitted
 from graphrt._engine.engine import Engine
 from graphrt._engine.task import DUE, FAILED, PAUSED, RUNNING, STOPPED, Task, TimedOut
 from graphrt._flows.deadlines import Ends, cut_by, out_of_time, set_timeout, too_late
@@ -38,17 +39,15 @@ from graphrt._flows.effects import (
     Collect,
     Control,
     Flow,
-    Publish,
     Record,
     Stage,
     Start,
 )
 from graphrt._flows.kept import take_kept
-from graphrt._flows.live import committed, given_up, reported, take_long_way
+from graphrt._flows.live import given_up, reported, step_items, take_long_way
 from graphrt._flows.mail import standing, take_mail
 from graphrt._flows.queued import kept_here
 from graphrt._flows.run_one import date_of, one, stage
-from graphrt._plan.copying import own
 from graphrt.commands import Interrupt
 from graphrt.errors import StoreError
 
@@ -94,32 +93,7 @@ HANDED_OVER = "running"
 """Status of a run that was asked to end early so that another process goes on with its thread, which stays due."""
 
 
-@final
-class Watch:
-    """What a run publishes: steps, updates and values; and whether this flow writes the entries."""
-
-    __slots__ = ("any", "only_steps", "records", "steps", "updates", "values")
-
-    def __init__(
-        self, *, steps: bool = False, updates: bool = False, values: bool = False, records: bool = True
-    ) -> None:
-        self.steps: bool = steps
-        """Whether to yield a `Step` for each task that ended."""
-        self.updates: bool = updates
-        """Whether to publish what each committed task wrote (stream mode `updates`)."""
-        self.values: bool = values
-        """Whether to publish the whole state after each commit (stream mode `values`)."""
-        self.any: bool = steps or updates or values
-        """Whether any of these three is published."""
-        self.only_steps: bool = steps and not updates and not values  # a shorter way through the fast path's loop
-        self.records: bool = records
-        """False in a nested graph, whose entries are written with its parent's commit (R17)."""
-
-
-UNWATCHED: Final = Watch()
-
-
-def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
+def run(engine: Engine, control: Control) -> Flow:
     """Drive *engine* until it completes, pauses, is cancelled or fails; `ActiveRun.flow` and `nested` call it.
 
     Returns:
@@ -130,20 +104,20 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
         BaseException: A node or the caller raised something other than an Exception (Ctrl-C, asyncio cancellation).
     """
     try:
-        status = yield from _drive(engine, control, watch)
+        status = yield from _drive(engine, control)
     except GeneratorExit:
         raise  # the driver closed the flow: it performs no more effects
     except BaseException as raised:
         # Code of the user's that is called here, such as a validator, may raise CancelledError by itself (R9).
         error = own_failure(raised, f"code of graph {engine.plan.name!r}") or raised
         if not isinstance(error, Exception):
-            yield from _cancelled(engine, control, watch, error)
+            yield from _cancelled(engine, control, error)
             raise
         # A StoreError of a node's own effect is the outcome of its task (`failed_with`), and is handled like others.
         if isinstance(error, StoreError) and not outcome.failed_with(engine, error):
             # What could not be stored did not happen, so no `RunFailed` is written. The thread's claim is released
             # next, and no node may go on then: another process may own the thread.
-            if watch.records:  # else the graph is nested, and the flow of the outermost graph cancels the run
+            if not engine.path:  # else the graph is nested, and the flow of the outermost graph cancels the run
                 control.cancel(type(error).__name__)
             yield from _stop_running(engine, control)
             raise
@@ -157,7 +131,7 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
                 folded=emit_events.folded(engine),  # checksums of the state, which a replay compares
             ),
         )
-        yield from _flush_end(engine, watch, error)
+        yield from _flush_end(engine, error)
         if error is raised:
             raise
         raise error from raised
@@ -171,23 +145,23 @@ def run(engine: Engine, control: Control, watch: Watch = UNWATCHED) -> Flow:
         emit_events.note(engine, events.RunInterrupted(interrupts=asked, folded=emit_events.folded(engine)))
     else:
         emit_events.note(engine, events.RunCompleted(steps=engine.steps, folded=emit_events.folded(engine)))
-    yield from _flush(engine, watch, last=True)
+    yield from _flush(engine, last=True)
     return status
 
 
-def _cancelled(engine: Engine, control: Control, watch: Watch, error: BaseException) -> Flow:
+def _cancelled(engine: Engine, control: Control, error: BaseException) -> Flow:
     """Stop what runs and write that the run was cancelled by *error*, such as Ctrl-C, which `run` raises next."""
     fast_path.park(engine)  # a task that the fast path was running becomes the open superstep, for a retry
     control.cancel(type(error).__name__)  # nodes that still run see it as `ctx.cancelled`
     yield from _stop(engine, control, Ends(None))
     emit_events.cancelled(engine, type(error).__name__)
-    yield from _flush_end(engine, watch, error)
+    yield from _flush_end(engine, error)
 
 
-def _flush_end(engine: Engine, watch: Watch, error: BaseException) -> Flow:
+def _flush_end(engine: Engine, error: BaseException) -> Flow:
     """Write that the run ended with *error*; `run` raises *error* next, even if this could not be stored."""
     try:
-        yield from _flush(engine, watch, last=True)
+        yield from _flush(engine, last=True)
     except StoreError as other:
         error.add_note(f"That the run ended so could not be stored: {other.what}")
 
@@ -203,12 +177,12 @@ def _node_of(error: Exception) -> Any:
     return getattr(error, "node", None)
 
 
-def _flush(engine: Engine, watch: Watch, *, last: bool = False) -> Flow:
+def _flush(engine: Engine, *, last: bool = False) -> Flow:
     """Write the new events; with *last*, the run ends, and what is known of tasks of an open superstep is staged too.
 
     A nested graph writes no entries: it stages its events, numbered by commit, until its parent's commit writes them.
     """
-    if watch.records:
+    if not engine.path:  # that of the outermost graph is empty
         if engine.log:
             yield Record(emit_events.take(engine), standing(engine) if last and engine.dirty else (), last=last)
     elif engine.staging:  # the store keeps outcomes of open supersteps
@@ -221,7 +195,7 @@ def _flush(engine: Engine, watch: Watch, *, last: bool = False) -> Flow:
             yield Stage(staged)
 
 
-def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
+def _drive(engine: Engine, control: Control) -> Flow:
     """Run superstep after superstep; return the status of the run, which `run` records."""
     deadline_s: float | None = None
     if engine.limits.deadline_s is not None:
@@ -236,13 +210,12 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
         call = None if control.live or engine.kept else fast_path.begin(engine)
         if call is not None:
             if engine.log:
-                yield from _flush(engine, watch)
+                yield from _flush(engine)
                 if control.ends:  # the reader of these first entries cancelled the run
                     fast_path.take_back(engine)  # its task was not called: it is due again
                     return CANCELLED
             reply: Any = None
-            watched, only_steps = watch.any, watch.only_steps
-            listening = engine.log is not None
+            listening, recorder = engine.log is not None, engine.recorder
             while call is not None:
                 reply = yield call
                 call = advance(engine, reply)
@@ -250,12 +223,11 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
                     if engine.told is not None:  # the superstep was noted there, in place of events in the log
                         yield TELL
                     elif engine.log:
-                        yield from _flush(engine, watch)
-                if watched:
-                    if only_steps:
-                        yield from engine.recorder.take()  # type: ignore[union-attr]  # set if steps are watched
-                    else:
-                        yield from _publish(engine, watch)
+                        yield from _flush(engine)
+                if recorder is not None:
+                    committed = recorder.take(engine)
+                    if committed is not None:  # else an odd reply: nothing is committed
+                        yield committed
                 if control.ends:  # no superstep is left open: the next task is due, not started
                     fast_path.take_back(engine)
                     break
@@ -270,10 +242,10 @@ def _drive(engine: Engine, control: Control, watch: Watch) -> Flow:
         elif not engine.begin() and not engine.quiesce():  # nothing is due, and no join that waits in vain fires
             return COMPLETED
         elif engine.log:  # the run's beginning, and routes without a commit: staged outcomes build on these entries
-            yield from _flush(engine, watch)
+            yield from _flush(engine)
         take_kept(engine)  # what a fork kept for tasks of a nested graph
         if engine.tasks:
-            status = yield from _superstep(engine, control, watch, deadline_s)
+            status = yield from _superstep(engine, control, deadline_s)
             if status is not None:
                 return status
 
@@ -283,13 +255,13 @@ def _has_work(engine: Engine) -> bool:
     return bool(engine.tasks or engine.due or engine.entering or engine.call is not None)
 
 
-def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float | None) -> Flow:
+def _superstep(engine: Engine, control: Control, deadline_s: float | None) -> Flow:
     """Run the open superstep up to its commit; return a status if the run ends there, else None.
 
     None does not always mean a commit: `_drive` then calls again while the superstep is open.
     """
     if engine.held:
-        return (yield from _route(engine, watch))
+        return (yield from _route(engine))
     tasks = engine.tasks
     due = [task for task in tasks if task.status == DUE]
     if control.queues and engine.plan.queues:  # tasks of nodes with a queue are left to its workers
@@ -306,7 +278,7 @@ def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float
     act = next_act(engine)
     if act is Act.FAIL:
         failed = next(task for task in tasks if task.status == FAILED)
-        yield from _show(engine, watch, FAILED)
+        yield from _show(engine, FAILED)
         emit_events.failures(engine)
         raise failures.failure(engine, failed)
     if act is Act.DISPATCH:
@@ -316,34 +288,34 @@ def _superstep(engine: Engine, control: Control, watch: Watch, deadline_s: float
             if task.status == PAUSED:
                 emit_events.raised(engine, task)  # logs its questions
         # Signals and answers that other processes posted (R22) may let a task go on at once. Only the outermost graph
-        # (`records`) takes them, also for tasks of nested graphs.
-        if (engine.signals or control.letters) and watch.records and (yield from take_mail(engine, control)):
+        # takes them, also for tasks of nested graphs.
+        if (engine.signals or control.letters) and not engine.path and (yield from take_mail(engine, control)):
             return None
-        yield from _show(engine, watch, PAUSED)
+        yield from _show(engine, PAUSED)
         return INTERRUPTED
-    live = committed(engine) if control.live else ()  # made before the commit, which closes the superstep
+    live = step_items(engine) if control.live else ()  # made before the commit, which closes the superstep
     try:
         held = engine.commit()  # whether an `interrupt_after` holds the superstep
     except Exception:  # the updates cannot be folded or routed
         if control.live:
             yield from given_up(engine)
-        yield from _show(engine, watch, FAILED)
+        yield from _show(engine, FAILED)
         raise
     if held:
         emit_events.raised_after(engine)  # logs the questions
-    yield from _flush(engine, watch)  # before anything is published: durable first, then true
+    yield from _flush(engine)  # before anything is published: durable first, then true
     yield from live
-    if watch.any:
-        yield from _publish(engine, watch)
+    if engine.recorder is not None:
+        yield engine.recorder.take(engine)
     return INTERRUPTED if held else None
 
 
-def _route(engine: Engine, watch: Watch) -> Flow:
+def _route(engine: Engine) -> Flow:
     """Route a held superstep whose `interrupt_after` was answered; return INTERRUPTED if it was not, else None."""
     if engine.open_interrupts():
         return INTERRUPTED
     engine.route()  # only now, so that routers see what an `update` changed during the pause (decision 0058)
-    yield from _flush(engine, watch)
+    yield from _flush(engine)
     return None
 
 
@@ -428,30 +400,7 @@ def _stop(engine: Engine, control: Control, ends: Ends) -> Flow:
                 yield from reported(task, STOPPED)
 
 
-def _publish(engine: Engine, watch: Watch) -> Flow:
-    """Publish the steps, updates and values of the last commit, as far as the run's reader asked for them."""
-    recorder = engine.recorder  # makes a Step for each committed task; None if neither steps nor updates are read
-    steps = recorder.take() if recorder is not None else ()
-    for step in steps:
-        if watch.steps:
-            yield step
-        if watch.updates:
-            yield Publish("updates", {step.node: step.update})
-    if watch.values and (engine.held or not engine.tasks):  # after an odd reply on the fast path nothing is committed
-        yield Publish("values", engine.make_view(own(engine.values)))  # a copy: the reader may change it
-
-
-def _show(engine: Engine, watch: Watch, status: int) -> Flow:
-    """Publish a step for each task with *status*, FAILED or PAUSED, whose superstep cannot commit.
-
-    The commit makes the steps of all other tasks. {} is what undoes such a step: the task wrote nothing.
-    """
-    if not watch.steps or engine.recorder is None:
-        return
-    for task in engine.tasks:
-        if task.status == status:
-            # The step keeps the task. A view of the state on it would count as another owner of the lists in it, and
-            # only a list with one owner is extended in place (R15).
-            task.state = None
-            engine.recorder.record(task, {})
-    yield from engine.recorder.take()
+def _show(engine: Engine, status: int) -> Flow:
+    """Show the tasks with *status*, FAILED or PAUSED, whose superstep cannot commit, if steps are read."""
+    if engine.keeps_undo and (tasks := [task for task in engine.tasks if task.status == status]):
+        yield uncommitted(engine, tasks)

@@ -26,7 +26,7 @@ from graphrt._engine.joins import never_fired
 from graphrt._engine.mail import Letter as Mail
 from graphrt._engine.spending import used
 from graphrt._flows.effects import Control, Flow
-from graphrt._flows.run import HANDED_OVER, Watch, run
+from graphrt._flows.run import HANDED_OVER, run
 from graphrt._forks import FreshLock
 from graphrt._journal import leases, letters, mail_watch, name_table, thread_commits, writer
 from graphrt._runs import entries, listeners, run_log
@@ -34,6 +34,7 @@ from graphrt._runs.error_frames import prepare
 from graphrt._runs.live_relay import LiveRelay
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
+from graphrt._runs.stream_items import NOTHING, Reads, StreamItems
 from graphrt._runs.task_services import services_of
 from graphrt.errors import StoreError
 from graphrt.stores.ids import shared_id
@@ -72,14 +73,13 @@ class ActiveRun:
         fold: The thread that is continued, folded from its journal; None for a new thread or none.
         seed: Seed of `ctx.random` if the runtime has none; None draws one at first need.
         at: Time of the first commit in seconds since the epoch, if the clock was read for it already.
-        listen: Whether the caller reads journal entries.
-        watch: Which steps, updates and values the caller wants published; None publishes nothing.
+        reads: Modes of the items that the caller reads, or STEPS; none by default.
     """
 
     # fmt: off
     __slots__ = (
-        "_commits", "_journal", "_relay", "_seen", "_sinks", "claim", "config", "control", "engine", "listening",
-        "services", "watch",
+        "_commits", "_journal", "_relay", "_seen", "_sinks", "claim", "config", "control", "engine", "items",
+        "listening", "services",
     )
     # fmt: on
 
@@ -92,8 +92,7 @@ class ActiveRun:
         fold: Fold | None = None,
         seed: int | None = None,
         at: float | None = None,
-        listen: bool,
-        watch: Watch | None,
+        reads: Reads = NOTHING,
     ) -> None:
         self.config: RunConfig = config
         self.engine: Engine = engine
@@ -105,12 +104,17 @@ class ActiveRun:
         self.services: RunServices = services
         if claim is not None:
             services.former_owner.lost = claim.former
-        self.watch: Watch = watch if watch is not None else _UNWATCHED
-        engine.watch(recorder=self.watch.steps or self.watch.updates, run_id=lambda: services.run_id)
+        engine.watch(commits=False)  # a run of the engine before may have been read
+        self.items: StreamItems | None = None
+        """The queue of what the caller reads; None if that is the result alone."""
+        if reads:
+            self.items = StreamItems(reads)
+            self.items.connect(engine, services)
         # Events are built only if something reads them: a stream, a thread's journal, or a sink (`sinks=`).
         self._sinks: tuple[listeners.Sink, ...] = ()
         if config.sinks or run_log.wanted():  # the log: the program listens to the logger `graphrt.runs`
             self._sinks, services.watcher = listeners.listeners(config, self._opened(fold))
+        listen = "events" in reads
         self.listening: bool = listen or claim is not None or bool(self._sinks)
         self._journal: writer.Journal | None = None
         """Numbers the events, stores them for a thread, and shows them to the sinks; None if nothing listens."""
@@ -121,8 +125,6 @@ class ActiveRun:
             self._open_journal(fold, listen=listen)
             if self._journal is not None:
                 self._journal.given_at = at
-        if self.watch.any:
-            services.timed = True  # steps show how long their tasks took
 
     def _open_journal(self, fold: Fold | None, *, listen: bool) -> None:
         """Make the journal, and let engine and services write to it. Without a thread it stores nothing."""
@@ -171,7 +173,7 @@ class ActiveRun:
             # R9: an outcome is stored the moment its task ends.
             services.eager = True
             # Steps of the fast path are written without event objects if only the store, and sinks that only read, need
-            # them. The engine's `recorder`, which makes the items of `steps()`, would get no step. Only events name the
+            # them. The engine's `recorder`, which a stream reads, would get nothing. Only events name the
             # fields that a reducer of the whole state changed.
             if (not self._sinks or not copies) and not listen and engine.recorder is None and engine.reducer is None:
                 engine.note_without_events()
@@ -295,7 +297,7 @@ class ActiveRun:
 
     def flow(self) -> Flow:
         """Return the run as a generator of effects, which a driver performs. It returns the status for `ended`."""
-        return run(self.engine, self.control, self.watch)
+        return run(self.engine, self.control)
 
     def ended(self, status: Any) -> RunResult[Any]:
         """Close the run, which did not fail, and return its result.
@@ -370,8 +372,8 @@ class ActiveRun:
             above.took.append(usage)  # the agent adds it to its own usage
         try:
             self.services.close()
-            if self.engine.recorder is not None:
-                self.engine.recorder.end()  # steps are computed from the last values, which another run may change
+            if self.items is not None:
+                self.items.freeze()
         finally:  # a failure above must not keep the thread claimed
             self._give_back()
 
@@ -395,6 +397,3 @@ class ActiveRun:
 def _entries(config: RunConfig, thread: str | None, after: int) -> Iterator[Entry]:
     """Read the entries of *thread* after a number; none without a thread."""
     return entries.entries(config, thread, after=after) if thread is not None else iter(())
-
-
-_UNWATCHED = Watch()

@@ -37,8 +37,6 @@ Modes: TypeAlias = list[Mode] | tuple[Mode, ...] | AbstractSet[Mode]
 """Several modes, for type checkers. Not an Iterable: a single mode is a str, which is an Iterable of str too."""
 MODES: tuple[Mode, ...] = ("values", "updates", "events", "custom", "messages", "live", "result")
 """All stream modes; see `Runtime.stream`."""
-LIVE = frozenset({"custom", "messages", "live"})
-"""Modes whose items are yielded while a node still runs."""
 STATUSES: tuple[Status, ...] = get_args(Status)
 """All statuses of a thread."""
 

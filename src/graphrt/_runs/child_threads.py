@@ -151,9 +151,7 @@ class ThreadsOfRun:
             Present: The thread exists already.
         """
         parent = bare_id(self._thread)
-        opened = self._begin(
-            config, given, thread, listen=False, watch=None, if_exists="return", labels=labels, parent=parent
-        )
+        opened = self._begin(config, given, thread, if_exists="return", labels=labels, parent=parent)
         try:
             opened.hand_over()
         except BaseException as error:

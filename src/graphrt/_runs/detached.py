@@ -90,9 +90,7 @@ def start(
             start_new(config, given, thread, labels)
         return thread
     try:
-        opened = reopen_run.on_either(
-            config, given, thread, answers, answer, labels, listen=False, watch=None, if_exists=if_exists
-        )
+        opened = reopen_run.on_either(config, given, thread, answers, answer, labels, if_exists=if_exists)
     except Present:  # with "continue": it is finished, or waits for an answer
         assert thread is not None  # noqa: S101 - only a named thread can exist
         return thread
@@ -158,7 +156,7 @@ def start_new(config: RunConfig, given: Any, thread: str, labels: Labels | None)
         labels: Title and tags; None without any.
     """
     try:
-        opened = open_run.begin(config, given, thread, listen=False, watch=None, if_exists="return", labels=labels)
+        opened = open_run.begin(config, given, thread, if_exists="return", labels=labels)
     except (Present, ConflictError):  # it has a result (`Present` would carry it), or is being made or driven
         return None
     except InputError as error:
@@ -273,7 +271,7 @@ def present_result(config: RunConfig, thread: str, *, paused: bool = False) -> R
         raise _failed(config, thread, loaded)
     fold = folded(config, loaded, kept)
     # A `RunResult` is made from a run. This one has no claim, never runs, and takes the id of the thread's last run.
-    seen = ActiveRun(config, fold.engine, None, listen=False, watch=None)
+    seen = ActiveRun(config, fold.engine, None)
     seen.services._run_id = fold.run
     return RunResult(fold.engine, seen.services, loaded.head.status)
 

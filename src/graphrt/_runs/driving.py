@@ -1,6 +1,6 @@
-"""Driving an opened run to its end, sync or async, and closing it whatever happens.
+"""Driving an opened run to its end or from item to item, sync or async, and closing it whatever happens.
 
-Each function here makes a driver, and then calls `ActiveRun.ended` with the status that the flow returned, or
+Each function here drives the run's flow, and then calls `ActiveRun.ended` with the status that the flow returned, or
 `ActiveRun.broke` with its error. Both close the run. So `ended` stands after the `try` block: what it raises is not a
 reason to close the run again.
 
@@ -11,14 +11,17 @@ around this one. Most runs have neither, and then nothing is set and reset aroun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
 
-from graphrt._drivers.run_services import RunServices
-from graphrt._drivers.sync import SyncDriver
+from graphrt._drivers.sync import PAUSED, SyncDriver
+from graphrt._flows.effects import Flow
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.results import RunResult
 from graphrt.stores.protocol import Store
+
+if TYPE_CHECKING:
+    from graphrt._drivers.aio import AioDriver
 
 
 async def opened(store: Store | None, make: Callable[[], ActiveRun]) -> ActiveRun:
@@ -42,33 +45,46 @@ async def opened(store: Store | None, make: Callable[[], ActiveRun]) -> ActiveRu
 
 def drive(run: ActiveRun) -> RunResult[Any]:
     """Drive *run* in the caller's thread, and return its result. `run`, `resume` and `retry` end here."""
-    driver = SyncDriver(run.services, run.engine.limits)
+    result: RunResult[Any] = go_on(run, SyncDriver(run.services, run.engine.limits), run.flow())
+    return result
+
+
+def go_on(run: ActiveRun, driver: SyncDriver, flow: Flow, until: Collection[Any] = ()) -> Any:
+    """Drive the *flow* of *run* to its end, and return its result; or until a queue has an item, and return PAUSED."""
     try:
+        # The context variables are set only while the run goes on: they are those of the reader too (decision 0039).
         if run.services.holds:
             with run.services.held():
-                status = driver.drive(run.flow())
+                status = driver.drive(flow, until)
         else:
-            status = driver.drive(run.flow())
+            status = driver.drive(flow, until)
     except BaseException as error:
         run.broke(error)
         raise
-    return run.ended(status)
+    return status if status is PAUSED else run.ended(status)
 
 
 async def adrive(run: ActiveRun) -> RunResult[Any]:
     """Drive *run* on the running event loop, and return its result. `arun` and its kin end here."""
     from graphrt._drivers.aio import AioDriver
 
-    driver = AioDriver(run.services, run.engine.limits)
+    result: RunResult[Any] = await ago_on(run, AioDriver(run.services, run.engine.limits), run.flow())
+    return result
+
+
+async def ago_on(run: ActiveRun, driver: AioDriver, flow: Flow, until: Collection[Any] = ()) -> Any:
+    """Do as `go_on` on the running event loop."""
     try:
         if run.services.holds:
             with run.services.held():
-                status = await driver.drive(run.flow())
+                status = await driver.drive(flow, until)
         else:
-            status = await driver.drive(run.flow())
+            status = await driver.drive(flow, until)
     except BaseException as error:
         await _abroke(run, error)
         raise
+    if status is PAUSED:
+        return status
     if not run.services.blocking:  # `ended` may store the last commits, which blocks if the store does
         return run.ended(status)
     from graphrt._drivers.blocking_calls import in_executor
@@ -81,41 +97,3 @@ async def _abroke(run: ActiveRun, error: BaseException) -> None:
     from graphrt._drivers.blocking_calls import call_store
 
     await call_store(run.services, run.broke, error)
-
-
-def iterate(run: ActiveRun, box: list[RunResult[Any]], *, entries: bool) -> Generator[Any, None, None]:
-    """Drive *run* in the caller and yield what it publishes: steps, or pairs (mode, item). Leaving early cancels it.
-
-    `steps` and `stream` make their items of it; which of the two kinds it yields was chosen when the run was opened.
-
-    Args:
-        box: Receives the result; stays empty if the run failed or was left.
-        entries: Whether to yield journal entries too, as ("events", entry).
-    """
-    driver = SyncDriver(run.services, run.engine.limits)
-    try:
-        items = driver.iterate(run.flow(), entries=entries)
-        status = yield from _held(run.services, items) if run.services.holds else items
-    except BaseException as error:
-        run.broke(error)
-        raise
-    box.append(run.ended(status))
-
-
-def _held(services: RunServices, items: Generator[Any, None, Any]) -> Generator[Any, None, Any]:
-    """Yield *items*, each made while the context variables of the run are set, and return what *items* returns.
-
-    A generator runs in the context of its reader. So they are reset before an item is handed over (decision 0039):
-    else code of the reader would use the models and the sleep of the run.
-    """
-    try:
-        while True:
-            with services.held():
-                try:
-                    item = next(items)
-                except StopIteration as stop:
-                    return stop.value
-            yield item
-    finally:
-        with services.held():  # closing runs code of the run too, such as nodes that are cancelled
-            items.close()

@@ -117,7 +117,7 @@ def present(config: RunConfig, claim: Claim, fold: Fold) -> RunResult[Any]:
         fold: The thread, folded from its journal, with its engine.
     """
     # A `RunResult` is made of a run. This one never runs: it has no claim, and nothing to close.
-    seen = ActiveRun(config, fold.engine, None, listen=False, watch=None)
+    seen = ActiveRun(config, fold.engine, None)
     seen.services._run_id = fold.run  # the id of that run: none begins here
     return RunResult(fold.engine, seen.services, claim.head.status)
 

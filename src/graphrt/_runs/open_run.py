@@ -20,7 +20,6 @@ from graphrt._engine.engine import Engine
 from graphrt._engine.redacting import redacted_update
 from graphrt._engine.spending import budget_field
 from graphrt._engine.storability import storable, tracked
-from graphrt._flows.run import Watch
 from graphrt._journal import batch, leases
 from graphrt._plan.fields import describe, is_mapping, own
 from graphrt._plan.state import explain
@@ -33,6 +32,7 @@ from graphrt._runs.input_size import check_size, size_of
 from graphrt._runs.labels import labelled, labels_of_head, with_more
 from graphrt._runs.partial_messages import partial_messages
 from graphrt._runs.run_config import RunConfig
+from graphrt._runs.stream_items import NOTHING, Reads
 from graphrt.errors import ConflictError, InputError
 from graphrt.errors._codes.arguments import BAD_INPUT, INPUT_OF_WRONG_KIND, INVALID_ARGUMENT, UNKNOWN_KEY
 from graphrt.errors._codes.threads import (
@@ -56,8 +56,7 @@ def begin(
     given: Any,
     thread_id: str | None,
     *,
-    listen: bool,
-    watch: Watch | None,
+    reads: Reads = NOTHING,
     if_exists: IfExists = "update",
     labels: Labels | None = None,
     admit: Callable[[Claim], None] | None = None,
@@ -68,8 +67,7 @@ def begin(
     Args:
         given: The input, unchecked: the whole state of a new thread, an update of an existing one.
         thread_id: None makes an id if there is a store, and runs without a thread if there is none.
-        listen: Whether the caller reads journal entries.
-        watch: What the caller wants published; None publishes nothing.
+        reads: Reads of the items that the caller reads.
         if_exists: What becomes of the input if the thread exists; checked by the caller (`check_if_exists`).
         labels: Title and tags that the thread gets; tags are added to those that it has. None leaves both.
         admit: Called with the claim before anything is read or changed; raises to refuse.
@@ -96,7 +94,7 @@ def begin(
         # Sinks see the run begin as soon as it is opened, so the input is checked before. Nothing has to be given back
         # if that fails. No error needs redacting: redaction rules come with an audit log, which needs a store.
         values = entered(config, engine, plan.state.initial(given, where=plan.place(), only=plan.spec.input_names))
-        opened = ActiveRun(config, engine, None, listen=listen, watch=watch)
+        opened = ActiveRun(config, engine, None, reads=reads)
         return _started(opened, values, values, fresh=True, names=())
     thread_id = check_id(thread_id if thread_id is not None else config.ids())
     at = config.clock()  # read once (R13): the creation of a thread and its first commit have the same time
@@ -110,10 +108,10 @@ def begin(
             engine = Engine(plan, config.limits, thread=thread_id, check_state=config.checks_state)
             values = entered(config, engine, values)
             engine.belong_to(parent)
-            opened_run = ActiveRun(config, engine, claim, at=at, listen=listen, watch=watch)
+            opened_run = ActiveRun(config, engine, claim, at=at, reads=reads)
             started = _started(opened_run, values, values, fresh=True, names=given_fields(plan, given))
         else:
-            fold = _loaded(config, claim, if_exists, watch)
+            fold = _loaded(config, claim, if_exists, reads)
             engine = fold.engine
             config.secrets.give_back(engine)  # no store has the values of Secrets; this process may still know them
             update = entered(config, engine, checked_update(engine, given), whole=False)
@@ -125,7 +123,7 @@ def begin(
             values = folded_in(engine, update, reset=True)
             check_erased(fold, values, work=False)
             engine.limit(config.limits)
-            opened_run = ActiveRun(config, engine, claim, fold=fold, at=at, listen=listen, watch=watch)
+            opened_run = ActiveRun(config, engine, claim, fold=fold, at=at, reads=reads)
             adopted(engine, fold)
             if gives_up:
                 give_up_superstep(engine, said)
@@ -143,7 +141,7 @@ def begin(
     return started
 
 
-def _loaded(config: RunConfig, claim: Claim, if_exists: IfExists, watch: Watch | None) -> Fold:
+def _loaded(config: RunConfig, claim: Claim, if_exists: IfExists, reads: Reads) -> Fold:
     """Return a claimed thread that takes an input as *if_exists* says, folded, with its engine.
 
     Raises:
@@ -153,7 +151,7 @@ def _loaded(config: RunConfig, claim: Claim, if_exists: IfExists, watch: Watch |
     todo = action(if_exists, claim.head.status)
     if todo is None:
         without = "return a result: its last run has none" if if_exists == "return" else ""
-        want(claim, "run", config, watch, doing=without)  # raises the error that names the right verb
+        want(claim, "run", config, reads, doing=without)  # raises the error that names the right verb
     if todo == "retry":
         raise Unfinished(claim)
     fold = loading.present(config, claim.thread)  # makes the engine, with the same `check_state`
@@ -356,13 +354,13 @@ _RIGHT: dict[str, str] = {"interrupted": "resume", "failed": "retry", "cancelled
 """Thread status to the verb that continues it. Any other status means that the owner died; then it is `retry`."""
 
 
-def want(claim: Claim, verb: str, config: RunConfig, watch: Watch | None, *, doing: str = "") -> None:
+def want(claim: Claim, verb: str, config: RunConfig, reads: Reads, *, doing: str = "") -> None:
     """Check that *verb* fits the status of the claimed thread. For `run`, `if_exists.action` has found that it does not.
 
     A claimed thread with the status "running" lost its owner. It takes `resume` and `retry` alike.
 
     Args:
-        watch: None if the caller wants a result. Else the message also names the form of the verb that streams.
+        reads: What the caller reads. If that is not only a result, the message also names the form of the verb that streams.
         doing: What the thread cannot do; empty for what the verb says.
 
     Raises:
@@ -388,7 +386,7 @@ def want(claim: Claim, verb: str, config: RunConfig, watch: Watch | None, *, doi
         doing=doing,
         entries=claim.head.seq,
         right=how.get(right, f"run(input, thread={thread!r})"),
-        or_watch=f", or {here.get(right, f'an input with thread={thread!r}')} to watch it" if watch is not None else "",
+        or_watch=f", or {here.get(right, f'an input with thread={thread!r}')} to watch it" if reads else "",
         or_abandon=instead,
         graph_name=config.plan.name,
     )

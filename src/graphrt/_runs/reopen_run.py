@@ -23,7 +23,6 @@ from graphrt._engine.pausing import answer_number
 from graphrt._engine.questions import replaceable
 from graphrt._engine.redacting import redacted_value
 from graphrt._engine.storability import stamp, tracked
-from graphrt._flows.run import Watch
 from graphrt._plan.fields import own
 from graphrt._runs import loading, open_run
 from graphrt._runs.active_run import ActiveRun
@@ -32,6 +31,7 @@ from graphrt._runs.child_threads import give_children
 from graphrt._runs.if_exists import IfExists, Unfinished, check_if_exists, digests, given_fields
 from graphrt._runs.input_size import check_size
 from graphrt._runs.run_config import RunConfig
+from graphrt._runs.stream_items import NOTHING, Reads
 from graphrt._runs.task_reports import letters_about_tasks, take_reports
 from graphrt._runs.timers import Given
 from graphrt.commands import UNSET
@@ -60,8 +60,7 @@ def on_either(
     answer: Any,
     labels: Labels | None = None,
     *,
-    listen: bool,
-    watch: Watch | None,
+    reads: Reads = NOTHING,
     if_exists: IfExists = "update",
 ) -> ActiveRun:
     """Open a run on an input, or continue a thread: as `resume` does if there are answers, else as `retry` does.
@@ -87,10 +86,10 @@ def on_either(
         )
     if given is UNSET and thread_id is not None:
         if answered:
-            return resumed(config, thread_id, answers, answer, listen=listen, watch=watch)
-        return retried(config, thread_id, listen=listen, watch=watch)
+            return resumed(config, thread_id, answers, answer, reads=reads)
+        return retried(config, thread_id, reads=reads)
     if given is not UNSET and not answered:
-        return on_input(config, given, thread_id, labels, listen=listen, watch=watch, if_exists=if_exists)
+        return on_input(config, given, thread_id, labels, reads=reads, if_exists=if_exists)
     missing = given is UNSET
     raise INPUT_OR_ANSWERS(
         problem="Answers were given, but no thread that waits for them."
@@ -109,8 +108,7 @@ def on_input(
     thread_id: str | None,
     labels: Labels | None = None,
     *,
-    listen: bool = False,
-    watch: Watch | None = None,
+    reads: Reads = NOTHING,
     if_exists: IfExists = "update",
 ) -> ActiveRun:
     """Open a run on an input, or go on with an unfinished thread that the same input began; see `open_run.begin`.
@@ -120,7 +118,7 @@ def on_input(
         if_exists.Present: The thread exists, and *if_exists* asks for the result that it has.
     """
     try:
-        return open_run.begin(config, given, thread_id, listen=listen, watch=watch, if_exists=if_exists, labels=labels)
+        return open_run.begin(config, given, thread_id, reads=reads, if_exists=if_exists, labels=labels)
     except Unfinished as unfinished:
         claim = unfinished.claim
 
@@ -130,7 +128,7 @@ def on_input(
         _check_same_input(config, engine, given, claim.head.status)
         return {}
 
-    opened = continued(config, claim.thread, "retry", same, listen=listen, watch=watch, claim=claim)
+    opened = continued(config, claim.thread, "retry", same, reads=reads, claim=claim)
     if labels is not None:
         open_run.note_labels(opened, claim, labels)
     return opened
@@ -171,9 +169,7 @@ def _check_same_input(config: RunConfig, engine: Engine, given: Any, status: str
     raise OTHER_INPUT(thread=engine.thread, status=status, fields=differ, where=engine.where())
 
 
-def resumed(
-    config: RunConfig, thread_id: str, answers: Any, answer: Any, *, listen: bool = False, watch: Watch | None = None
-) -> ActiveRun:
+def resumed(config: RunConfig, thread_id: str, answers: Any, answer: Any, *, reads: Reads = NOTHING) -> ActiveRun:
     """Open a run that answers open interrupts; see `continued`."""
 
     def prepare(engine: Engine, *, failed: bool, reported: bool) -> Mapping[str, Given]:
@@ -187,14 +183,13 @@ def resumed(
         "resume",
         prepare,
         given=answers is not UNSET or answer is not UNSET,
-        listen=listen,
-        watch=watch,
+        reads=reads,
     )
 
 
-def retried(config: RunConfig, thread_id: str, *, listen: bool = False, watch: Watch | None = None) -> ActiveRun:
+def retried(config: RunConfig, thread_id: str, *, reads: Reads = NOTHING) -> ActiveRun:
     """Open a run of what a thread left undone, without answers; see `continued`."""
-    return continued(config, thread_id, "retry", None, listen=listen, watch=watch)
+    return continued(config, thread_id, "retry", None, reads=reads)
 
 
 def _check_storable(config: RunConfig, engine: Engine, answer: Given) -> None:
@@ -218,8 +213,7 @@ def continued(
     prepare: Prepare | None,
     *,
     given: bool = True,
-    listen: bool = False,
-    watch: Watch | None = None,
+    reads: Reads = NOTHING,
     admit: Callable[[Claim, Loaded], None] | None = None,
     claim: Claim | None = None,
 ) -> ActiveRun:
@@ -229,8 +223,7 @@ def continued(
         verb: What the journal calls it. Workers resume a paused thread whose time has come, and retry a running one.
         prepare: Checks the answers; None if the verb takes none.
         given: Whether the caller gave answers. A thread whose owner died needs none, even with open questions.
-        listen: Whether the caller reads journal entries.
-        watch: Which steps, updates and values the caller wants published; None publishes nothing.
+        reads: Reads of the items that the caller reads.
         admit: Called with the claim and what was loaded, before anything is changed; it may raise. Workers check there
             that the thread is still due.
         claim: The claim on the thread, if the caller has one; it is released if the run cannot be opened.
@@ -261,7 +254,7 @@ def continued(
         anew = renewed(engine, status, config.clock) if verb == "retry" else []
         replacing = verb == "resume" and status == "failed" and given and bool(replaceable(engine))
         if not anew and not replacing:
-            open_run.want(claim, verb, config, watch)  # raises an error that names the right verb, if it is another one
+            open_run.want(claim, verb, config, reads)  # raises an error that names the right verb, if it is another one
         answers: Mapping[str, Given] = {}
         # "running" means that the owner died. A resume without answers then only goes on.
         if prepare is not None and (given or status != "running"):
@@ -273,7 +266,7 @@ def continued(
             _check_storable(config, engine, answer)
         answers = {id_: _redacted(engine, id_, answer) for id_, answer in answers.items()}
         engine.limit(config.limits)  # each drive has the limits of its own runtime
-        opened = ActiveRun(config, engine, claim, fold=fold, seed=fold.seed, listen=listen, watch=watch)
+        opened = ActiveRun(config, engine, claim, fold=fold, seed=fold.seed, reads=reads)
         opened.seeded()  # the journal repeats the seed in every stored snapshot
     except BaseException as error:
         config.clean(error)  # the error may quote an answer, which the redaction rules cover

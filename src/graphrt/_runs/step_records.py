@@ -3,7 +3,8 @@
 `Runtime.steps` yields steps while a run goes on; this module makes the same ones for a thread that is stored, as
 dictionaries.
 
-The journal is folded once from its oldest entry: its events are applied to an engine, whose recorder makes the steps.
+The journal is folded once from its oldest entry: its events are applied to an engine, whose recorder says what each
+commit did.
 Each dictionary is made right after the commit of its step, while the state is at hand. So a thread costs its length
 times the size of its state, and one state of memory. For the terms, see docs/glossary.md.
 """
@@ -14,6 +15,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from graphrt import events
+from graphrt._engine.committed import Committed, Uncommitted, uncommitted
+from graphrt._engine.steps import StepChain
 from graphrt._engine.task import DONE, FAILED, HANDLED, Task
 from graphrt._journal.thread_fold import Fold
 from graphrt._runs.loading import check_named, from_the_first, the_store
@@ -27,31 +30,33 @@ def steps_of(config: RunConfig, thread: str) -> Iterator[dict[str, Any]]:
     check_id(thread)
     store = the_store(config)
     fold = from_the_first(config, thread)
-    fold.engine.watch(recorder=True, run_id=lambda: fold.run)
+    fold.engine.watch(commits=True, undo=True)
+    chain = StepChain(fold.engine, lambda: fold.run)
     for record in store.records(thread, after=fold.seq):
         batch = fold.read(record)
         for entry, one in zip(batch.entries(record.seq - record.count + 1), batch.logged, strict=True):
             fold.fold([one], entry.seq, batch.run)
             if not entry.path:  # entries of a nested graph are part of the step of its task
-                yield from _records(fold, entry)
+                yield from _records(fold, chain, entry)
     check_named(config, fold, fold.seq)
 
 
-def _records(fold: Fold, entry: Entry) -> Iterator[dict[str, Any]]:
+def _records(fold: Fold, chain: StepChain, entry: Entry) -> Iterator[dict[str, Any]]:
     """Yield the dictionaries of the steps that *entry*, which was folded last, ends."""
-    recorder = fold.engine.recorder
-    if recorder is None:  # for type checkers: `steps_of` has set one
-        return
-    event = entry.event
+    engine, event = fold.engine, entry.event
+    value: Committed | Uncommitted | None = engine.recorder.take(engine) if engine.recorder is not None else None
     if isinstance(event, events.RunStarted):
-        recorder.count_anew()  # steps are numbered within their run
+        chain.count_anew()  # steps are numbered within their run
     elif isinstance(event, events.RunFailed | events.RunInterrupted):
         # The open superstep stays uncommitted, so the recorder has none of its tasks. Those that failed or wait are
         # shown without a change. An `interrupt_after` holds a superstep that is committed: its tasks have their steps.
-        for task in fold.engine.tasks if not fold.engine.held else ():
-            if task.status == FAILED or (task.status not in (DONE, HANDLED) and _waits(task)):
-                recorder.record(task, {})  # {} for the previous values of the fields that it wrote: none
-    for step in recorder.take():
+        tasks = [
+            task
+            for task in (engine.tasks if not engine.held else ())
+            if task.status == FAILED or (task.status not in (DONE, HANDLED) and _waits(task))
+        ]
+        value = uncommitted(engine, tasks) if tasks else value
+    for step in chain.of(value) if value is not None else ():
         yield {**step.to_dict(), "duration_s": None, "seq": entry.seq, "at": entry.at}  # no journal has durations (R13)
 
 

@@ -2,60 +2,128 @@
 
 A sync verb opens the run in the call; an `AsyncStream` opens it when it is awaited or first read. So a wrong call is
 refused before a server has answered its client (decision 0050). A stream that is closed or dropped midway ends its run
-as cancelled. One that was never read releases its thread, and nothing was written.
+as cancelled. One that was never read releases its thread, and nothing was written. A thread on which nothing runs,
+because of `if_exists`, has its result at once (`Present`), and its stream has no other item.
+
+The items come out of a queue, `StreamItems`. While it is empty, the reader drives the run itself (`driving.go_on`): the
+run goes on only while an item is asked for. Items of the modes in LIVE must not wait for a commit: such a run is driven
+on a worker thread or in an asyncio task of its own, and the reader waits. That is the one exception to "a superstep
+with one task runs in the caller" (decision 0011).
+
+No stream is a generator. An asynchronous one that is dropped midway is left to its event loop, which may be closed by
+then (decision 0050). For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
 
+import contextvars
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, final
 
 import typing_extensions as te
 
+from graphrt._drivers.sync import PAUSED, SyncDriver
+from graphrt._flows.live import LIVE
 from graphrt._forks import Home
+from graphrt._runs import reopen_run
 from graphrt._runs.active_run import ActiveRun
+from graphrt._runs.driving import adrive, ago_on, drive, go_on, opened
+from graphrt._runs.if_exists import IfExists, Present
 from graphrt._runs.results import RunResult
+from graphrt._runs.run_config import RunConfig
+from graphrt._runs.stream_items import Reads, StreamItems
+from graphrt.commands import UNSET
+from graphrt.stores.protocol import Labels
 
 if TYPE_CHECKING:
-    from asyncio import Future
+    import asyncio
+
+    from graphrt._drivers.aio import AioDriver
+    from graphrt._flows.effects import Flow
 
 T_co = TypeVar("T_co", covariant=True)
 """Type of the items. Covariant: a stream only hands them out."""
 S = te.TypeVar("S", default=Any)
 """Type of the state in the result."""
+Opened: TypeAlias = tuple[ActiveRun | None, StreamItems]
+"""A run that was opened, and the queue of its items; None for a run where nothing runs, and the queue has the result."""
 
-END: Final = object()
-"""Returned by `Reader.next` after the last item."""
+_LEFT: Final = "the stream was closed"
+"""Why a run was cancelled whose reader left."""
 _PARENTS: Final[list[object]] = []
 """What drives the runs of streams that were dropped in a forked child. Collecting it would end the parent's runs."""
 
 
-def present_items(result: RunResult[Any], wanted: frozenset[str]) -> list[Any]:
-    """Return the items of a stream on which nothing runs: 0 or 1, the *result*, paired with its mode if there are several."""
-    if "result" not in wanted:
-        return []
-    return [result] if len(wanted) == 1 else [("result", result)]
+def stream(
+    config: RunConfig,
+    given: Any,
+    reads: Reads,
+    thread: str | None = None,
+    answers: Any = UNSET,
+    answer: Any = UNSET,
+    *,
+    if_exists: IfExists = "update",
+    labels: Labels | None = None,
+) -> Stream[Any, Any]:
+    """Open a run, and return a stream of what is read of it; see `Runtime.steps` and `Runtime.stream`.
+
+    Args:
+        config: The configuration of the runtime.
+        given: An input begins a run; UNSET continues the thread: with answers as `resume` does, else as `retry` does.
+        reads: Modes of the items, or `steps` alone.
+        thread: None makes an id, or runs without a thread if there is no store.
+        answers: Answers by interrupt id, or the answer to the only question; UNSET without any.
+        answer: The answer to the only question; UNSET without one.
+        if_exists: What becomes of the input if the thread exists, unchecked.
+        labels: Title and tags for the thread; None without any.
+    """
+    try:
+        run = reopen_run.on_either(config, given, thread, answers, answer, labels, reads=reads, if_exists=if_exists)
+    except Present as found:
+        return Stream(*_over(found, reads))
+    return Stream(*_begun(run))
 
 
-class Reader(Protocol):
-    """Drives an open run from item to item on the running event loop. `async_readers` has two of them."""
+def astream(
+    config: RunConfig,
+    given: Any,
+    reads: Reads,
+    thread: str | None = None,
+    answers: Any = UNSET,
+    answer: Any = UNSET,
+    *,
+    if_exists: IfExists = "update",
+    labels: Labels | None = None,
+) -> AsyncStream[Any, Any]:
+    """Return a stream that opens a run when it is awaited or first read; see `stream`."""
 
-    result: RunResult[Any] | None
-    """The result of the run; None until it has ended, and if it failed or was left."""
+    async def open_() -> Opened:
+        """Open the run, on a worker thread if the store may block."""
+        begin = partial(reopen_run.on_either, config, given, thread, answers, answer, labels)
+        try:
+            run = await opened(config.store, lambda: begin(reads=reads, if_exists=if_exists))
+        except Present as found:
+            return _over(found, reads)
+        return _begun(run)
 
-    async def next(self) -> Any:
-        """Return the next item; END after the last."""
-        ...
+    return AsyncStream(open_)
 
-    async def close(self) -> None:
-        """End the run and wait until it has ended."""
-        ...
 
-    def leave(self) -> None:
-        """End the run without awaiting anything: the stream was dropped, and perhaps its loop is closed."""
-        ...
+def _begun(run: ActiveRun) -> Opened:
+    """Return an open run, and the queue of its items."""
+    assert run.items is not None  # noqa: S101 - it was opened to be read
+    return run, run.items
+
+
+def _over(found: Present, reads: Reads) -> Opened:
+    """Return the queue of a stream on which nothing runs: its only item is the result, if that is read."""
+    items = StreamItems(reads)
+    items.end(found.result)
+    return None, items
 
 
 @final
@@ -66,21 +134,22 @@ class Stream(Iterator[T_co], Generic[T_co, S]):
 
     Args:
         run: The open run; None if nothing runs, because the thread has its result already.
-        make: Makes the generator that drives it, which puts the result into the given list.
+        items: The queue of its items.
     """
 
-    __slots__ = ("_box", "_home", "_items", "_run")
+    __slots__ = ("_driving", "_home", "_is_busy", "_items", "_run", "_worker")
 
-    def __init__(
-        self, run: ActiveRun | None, make: Callable[[list[RunResult[Any]]], Generator[T_co, None, None]]
-    ) -> None:
+    def __init__(self, run: ActiveRun | None, items: StreamItems) -> None:
         self._home = Home("This stream")
         self._home.check()  # its run is driven in this process, and in no child of it
-        self._run: ActiveRun | None = run
-        """The run while nothing was read; None afterwards, when the generator closes it."""
-        self._box: list[RunResult[Any]] = []
-        """Receives the result of the run."""
-        self._items = make(self._box)
+        self._run = run
+        self._items = items
+        self._driving: tuple[SyncDriver, Flow] | None = None
+        """Driver and flow of a run that the reader drives; None before the first item is read."""
+        self._worker: threading.Thread | None = None
+        """Drives a run whose items must not wait for a commit; None before the first item is read."""
+        self._is_busy = False
+        """Whether the reader drives the run now."""
 
     def __iter__(self) -> Stream[T_co, S]:
         return self
@@ -88,22 +157,75 @@ class Stream(Iterator[T_co], Generic[T_co, S]):
     def __next__(self) -> T_co:
         """Return the next item; the run goes on until it has one."""
         self._home.check()
-        self._run = None  # the generator has begun: it closes the run itself, also if it is closed
-        return next(self._items)
+        items = self._items
+        while not items.queue:
+            if items.over or self._run is None:
+                items.raise_error()
+                raise StopIteration
+            if items.reads.isdisjoint(LIVE):
+                self._go_on(self._run)
+            else:
+                self._wait(self._run)
+        item: T_co = items.queue.popleft()
+        return item
+
+    def _go_on(self, run: ActiveRun) -> None:
+        """Drive the run until it has an item or has ended."""
+        if self._is_busy:
+            raise RuntimeError("the stream is being read already")
+        if self._driving is None:
+            self._driving = SyncDriver(run.services, run.engine.limits), run.flow()
+        self._is_busy = True
+        try:
+            result = go_on(run, *self._driving, self._items.queue)
+        except BaseException as error:  # noqa: BLE001 - raised after the last item
+            self._items.end(error=error)
+        else:
+            if result is not PAUSED:
+                self._items.end(result)
+        finally:
+            self._is_busy = False
+
+    def _wait(self, run: ActiveRun) -> None:
+        """Wait for an item of a run that a worker thread drives, or for its end."""
+        if self._worker is None:
+            context = contextvars.copy_context()  # nodes see the variables of the caller, as in a run without a stream
+            worker = threading.Thread(
+                target=context.run, args=(_drive, run, self._items), name="graphrt-stream", daemon=True
+            )
+            try:
+                worker.start()
+            except BaseException as error:  # no memory for a thread: the run is over before it began
+                self._items.end()
+                run.broke(error)
+                raise
+            self._worker = worker
+        try:
+            self._items.wait()
+        except BaseException:  # Ctrl-C
+            self.close()
+            raise
 
     @property
     def result(self) -> RunResult[S] | None:
         """The result of the run; None while it runs, and if it failed or was left."""
-        return self._box[0] if self._box else None
+        return self._items.result
 
     def close(self) -> None:
         """End the run as cancelled, unless it has ended. In a forked child, the run is left to the parent."""
         if self._home.elsewhere:
             return
-        run, self._run = self._run, None
-        self._items.close()  # does nothing to a generator that has not begun: nothing in it would close the run
-        if run is not None:
-            run.close()
+        items, run = self._items, self._run
+        if not items.over and run is not None:
+            if self._is_busy:
+                raise RuntimeError("the stream is being read, by a node of its run or by another thread")
+            if self._worker is not None:
+                run.control.cancel(_LEFT)
+                self._worker.join()
+            else:
+                items.end()
+                _leave(run, self._driving)
+        items.queue.clear()
 
     def __enter__(self) -> Stream[T_co, S]:
         return self
@@ -114,13 +236,51 @@ class Stream(Iterator[T_co], Generic[T_co, S]):
         self.close()
 
     def __del__(self) -> None:
-        # Only a stream that was never read: else the generator is closed by the interpreter, and closes the run.
-        run = getattr(self, "_run", None)
+        if not hasattr(self, "_is_busy"):  # the process is a forked child: it has opened nothing
+            return
         if self._home.elsewhere:
-            _PARENTS.append((self._items, run))
-        elif run is not None:
-            with suppress(Exception):  # an exception in __del__ has no caller: Python would print it
-                run.close()
+            _PARENTS.append((self._driving, self._run))
+        elif self._driving is not None or self._worker is not None:
+            self.close()  # Python prints what it raises, since an exception in __del__ has no caller
+        else:
+            with suppress(Exception):  # nothing was run
+                self.close()
+
+
+def _drive(run: ActiveRun, items: StreamItems) -> None:
+    """Drive a run to its end on a worker thread, which is not the reader's."""
+    try:
+        result = drive(run)
+    except BaseException as error:  # noqa: BLE001 - the reader raises it
+        items.end(error=error)
+    else:
+        items.end(result)
+
+
+def _leave(run: ActiveRun, driving: tuple[SyncDriver | AioDriver, Flow] | None) -> None:
+    """Cancel a run that its reader leaves, and close it; no task runs between two items, so what is left is one commit.
+
+    Args:
+        run: The run.
+        driving: Its driver and flow; None if nothing was read: then nothing was written, and the run is only closed.
+
+    Raises:
+        BaseException: The cancellation could not be recorded.
+    """
+    if driving is None:
+        run.close()
+        return
+    run.control.cancel(_LEFT)
+    driver, flow = driving
+    if not isinstance(driver, SyncDriver):  # its event loop may be closed
+        driver = SyncDriver(run.services, run.engine.limits)
+    try:
+        with run.services.held():
+            driver.drive(flow)
+    except BaseException as error:
+        run.broke(error)
+        raise
+    run.broke(GeneratorExit(_LEFT))
 
 
 @final
@@ -131,22 +291,27 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
     manager, which awaits the stream first and closes it at the end.
 
     Args:
-        open_: Opens the run and returns what reads it.
+        open_: Opens the run.
     """
 
-    __slots__ = ("_busy", "_closed", "_home", "_open", "_opening", "_reader")
+    __slots__ = ("_driving", "_home", "_idle", "_is_busy", "_is_closed", "_items", "_open", "_run", "_worker")
 
-    def __init__(self, open_: Callable[[], Awaitable[Reader]]) -> None:
+    def __init__(self, open_: Callable[[], Awaitable[Opened]]) -> None:
         self._home = Home("This stream")
-        self._open: Callable[[], Awaitable[Reader]] | None = open_
+        self._open: Callable[[], Awaitable[Opened]] | None = open_
         """None once the opening has begun, or the stream was closed before."""
-        self._opening: Future[None] | None = None
-        """Set while the run is being opened, so that `aclose` can wait for the end of the opening."""
-        self._reader: Reader | None = None
-        self._busy = False
-        """Whether an asyncio task opens the run or waits for an item: a second one is refused."""
-        self._closed = False
+        self._is_closed = False
         """Whether `aclose` was called."""
+        self._run: ActiveRun | None = None
+        self._items: StreamItems | None = None
+        """The queue; None before the run was opened."""
+        self._driving: tuple[AioDriver, Flow] | None = None
+        self._worker: asyncio.Task[None] | None = None
+        """As in `Stream`."""
+        self._is_busy = False
+        """Whether an asyncio task opens the run or waits for an item: a second one is refused."""
+        self._idle: asyncio.Future[None] | None = None
+        """Set by `aclose` to wait until no asyncio task opens the run or waits for an item; None otherwise."""
 
     def __await__(self) -> Generator[Any, None, AsyncStream[T_co, S]]:
         """Open the run, if that was not done yet; a wrong call raises here, before the first item is read."""
@@ -156,47 +321,85 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
         """Open the run, if that was not done yet, and return the stream."""
         self._home.check()
         if self._open is not None:
-            import asyncio
-
             open_, self._open = self._open, None
-            self._busy = True
-            opening = self._opening = asyncio.get_running_loop().create_future()  # done when the opening has ended
+            self._is_busy = True
             try:
-                self._reader = await open_()
-                if self._closed:  # aclose() was called by another asyncio task meanwhile
-                    await self._reader.close()
+                self._run, self._items = await open_()
+                if self._is_closed and self._run is not None:  # by another asyncio task meanwhile
+                    await self._end(self._run, self._items)
             finally:
-                self._busy = False
-                self._opening = None
-                opening.set_result(None)
+                self._rest()
         return self
+
+    def _rest(self) -> None:
+        """Note that no asyncio task opens the run or waits for an item any more."""
+        self._is_busy = False
+        if self._idle is not None:
+            self._idle.set_result(None)
+            self._idle = None
 
     def __aiter__(self) -> AsyncStream[T_co, S]:
         return self
 
     async def __anext__(self) -> T_co:
         self._home.check()
-        if self._busy:
+        if self._is_busy:
             raise RuntimeError("the stream is being read already, by another asyncio task")
         if self._open is not None:
             await self._opened()
-        reader = self._reader
-        if reader is None:  # closed before it was opened, or the opening failed
+        items = self._items
+        if items is None:  # closed before it was opened, or the opening failed
             raise StopAsyncIteration
-        self._busy = True
+        self._is_busy = True
         try:
-            item: Any = await reader.next()
+            while not items.queue and not items.over and self._run is not None:
+                await (self._go_on if items.reads.isdisjoint(LIVE) else self._wait)(self._run, items)
         finally:
-            self._busy = False
-        if item is END:
+            self._rest()
+        if not items.queue:
+            items.raise_error()
             raise StopAsyncIteration
-        found: T_co = item
-        return found
+        item: T_co = items.queue.popleft()
+        return item
+
+    async def _go_on(self, run: ActiveRun, items: StreamItems) -> None:
+        """Drive the run until it has an item or has ended."""
+        if self._driving is None:
+            from graphrt._drivers.aio import AioDriver  # imported late: it loads asyncio
+
+            self._driving = AioDriver(run.services, run.engine.limits), run.flow()
+        try:
+            result = await ago_on(run, *self._driving, items.queue)
+        except BaseException as error:  # noqa: BLE001 - raised after the last item
+            items.end(error=error)
+        else:
+            if result is not PAUSED:
+                items.end(result)
+
+    async def _wait(self, run: ActiveRun, items: StreamItems) -> None:
+        """Wait for an item of a run that is driven in an asyncio task of its own, or for its end."""
+        if self._worker is None:
+            import asyncio
+
+            self._worker = asyncio.get_running_loop().create_task(_adrive(run, items))
+
+            def unrun(_worker: asyncio.Task[None]) -> None:
+                """Close the run if its asyncio task was cancelled before it began."""
+                if not items.over:
+                    items.end()
+                    run.broke(asyncio.CancelledError())  # may block the loop on the store: a callback cannot await
+
+            self._worker.add_done_callback(unrun)
+        try:
+            await items.await_()
+        except BaseException:  # the reader was cancelled
+            await self._end(run, items)
+            raise
 
     @property
     def result(self) -> RunResult[S] | None:
         """The result of the run; None while it runs, and if it failed or was left."""
-        return self._reader.result if self._reader is not None else None
+        return self._items.result if self._items is not None else None
 
     async def aclose(self) -> None:
         """End the run as cancelled, unless it has ended, and wait until it has.
@@ -206,13 +409,35 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
         """
         if self._home.elsewhere:
             return
-        self._open, self._closed = None, True
-        if self._opening is not None:
+        self._open, self._is_closed = None, True
+        while self._is_busy:  # the other asyncio task has the run end, or opens it
             import asyncio
 
-            await asyncio.wait([self._opening])  # _opened() sees `_closed` and closes the reader
-        elif self._reader is not None:
-            await self._reader.close()
+            if self._run is not None:
+                self._run.control.cancel(_LEFT)
+            if self._idle is None:
+                self._idle = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._idle])  # not `await self._idle`: a cancelled caller would cancel the future too
+        if self._items is not None and self._run is not None:
+            await self._end(self._run, self._items)
+
+    async def _end(self, run: ActiveRun, items: StreamItems) -> None:
+        """End the run as cancelled, unless it has ended, and wait until it has."""
+        if not items.over:
+            run.control.cancel(_LEFT)
+            if self._worker is not None:
+                import asyncio
+
+                await asyncio.wait([self._worker])  # it closes the run
+            elif self._driving is None:
+                from graphrt._drivers.blocking_calls import call_store
+
+                items.end()
+                await call_store(run.services, run.close)
+            else:
+                items.end()
+                await _aleave(run, *self._driving)
+        items.queue.clear()
 
     async def __aenter__(self) -> AsyncStream[T_co, S]:
         return await self._opened()
@@ -223,9 +448,38 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
         await self.aclose()
 
     def __del__(self) -> None:
-        reader = getattr(self, "_reader", None)
+        run, items = getattr(self, "_run", None), getattr(self, "_items", None)
+        if run is None or items is None or items.over:
+            return
         if self._home.elsewhere:
-            _PARENTS.append(reader)
-        elif reader is not None:
+            _PARENTS.append((self._driving, run, self._worker))
+        elif self._worker is not None:
+            run.control.cancel(_LEFT)  # the asyncio task ends by itself
+        else:
+            # One commit, which blocks. Otherwise the thread would stay claimed for an unknown time (decision 0050).
+            items.end()
             with suppress(Exception):  # an exception in __del__ has no caller: Python would print it
-                reader.leave()
+                _leave(run, self._driving)
+
+
+async def _adrive(run: ActiveRun, items: StreamItems) -> None:
+    """Drive a run to its end in an asyncio task of its own."""
+    try:
+        result = await adrive(run)
+    except BaseException as error:  # noqa: BLE001 - the reader raises it
+        items.end(error=error)
+    else:
+        items.end(result)
+
+
+async def _aleave(run: ActiveRun, driver: AioDriver, flow: Flow) -> None:
+    """Do as `_leave` on the event loop of the run."""
+    from graphrt._drivers.blocking_calls import call_store
+
+    try:
+        with run.services.held():
+            await driver.drive(flow)
+    except BaseException as error:
+        await call_store(run.services, run.broke, error)
+        raise
+    await call_store(run.services, run.broke, GeneratorExit(_LEFT))

@@ -101,8 +101,6 @@ def _begin(config: RunConfig, store: Store, thread: str, letter: Letter) -> bool
             checked,
             letter.told["input"],
             thread,
-            listen=False,
-            watch=None,
             if_exists="abandon" if letter.told["abandon"] else "update",
             labels=labels_of(letter.told),
             admit=admit,

@@ -22,12 +22,13 @@ from graphrt._plan import render
 from graphrt._plan.node_attributes import MadeOf
 from graphrt._plan.specs import NodeFields
 from graphrt._plan.tables import NodePlan, Plan
-from graphrt._runs import run_to_end, streaming
-from graphrt._runs.arguments import Mode, Modes
+from graphrt._runs import run_to_end, streams
+from graphrt._runs.arguments import Mode, Modes, stream_modes
 from graphrt._runs.if_exists import IfExists
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig, configure
 from graphrt._runs.runtime_options import RuntimeOptions, check_options
+from graphrt._runs.stream_items import STEPS
 from graphrt._runs.streams import AsyncStream, Stream
 from graphrt.commands import END, UNSET, EndType, NodeRef, Send, StartType, node_name
 from graphrt.errors import closest
@@ -284,11 +285,11 @@ class CompiledGraph(Generic[S, U, I_co]):
 
     def steps(self, input: S | I_co, **options: Unpack[RuntimeOptions]) -> Stream[Step[S], S]:
         """Run the graph once and yield each finished task; see `Runtime.steps`."""
-        return streaming.steps(self._configured(options), input)
+        return streams.stream(self._configured(options), input, STEPS)
 
     def asteps(self, input: S | I_co, **options: Unpack[RuntimeOptions]) -> AsyncStream[Step[S], S]:
         """Run the graph once on the running event loop and yield each finished task; see `Runtime.steps`."""
-        return streaming.asteps(self._configured(options), input)
+        return streams.astream(self._configured(options), input, STEPS)
 
     # *modes* chooses what is yielded. The overloads give the items' type: those of a single mode come as they are,
     # those of several modes as pairs (mode, item). `astream` has the same ones.
@@ -336,7 +337,7 @@ class CompiledGraph(Generic[S, U, I_co]):
         **options: Unpack[RuntimeOptions],
     ) -> Stream[Any, S]:
         """Run the graph once and yield what happens; see `Runtime.stream`."""
-        return streaming.stream(self._configured(options), input, modes)
+        return streams.stream(self._configured(options), input, stream_modes(modes))
 
     @overload
     def astream(
@@ -382,7 +383,7 @@ class CompiledGraph(Generic[S, U, I_co]):
         **options: Unpack[RuntimeOptions],
     ) -> AsyncStream[Any, S]:
         """Run the graph once on the running event loop and yield what happens; see `Runtime.stream`."""
-        return streaming.astream(self._configured(options), input, modes)
+        return streams.astream(self._configured(options), input, stream_modes(modes))
 
     def __graphrt_reexecute__(self, store: Any, thread: str, options: RuntimeOptions) -> Any:
         """Execute the runs of *thread* in *store* again, and return the report, for `graphrt.audit.reexecute`."""

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from graphrt._drivers.scripted import ScriptedDriver
-from graphrt._flows.run import Watch
 from graphrt._runs import open_run
+from graphrt._runs.stream_items import NOTHING, STEPS
 from graphrt.graph import CompiledGraph
 from graphrt.runtime import RunResult, Runtime, Step
 
@@ -48,8 +48,8 @@ def run_scripted(
         GraphrtError: The run failed.
     """
     runtime: Runtime[S] = Runtime(graph, check_state=check_state, **options)
-    watch = Watch(steps=True) if steps is not None else None
-    run = open_run.begin(runtime._config, input, thread, listen=False, watch=watch)
+    reads = NOTHING if steps is None else STEPS
+    run = open_run.begin(runtime._config, input, thread, reads=reads)
     driver = ScriptedDriver(run.services, replies=replies, choose=choose, times=times)
     try:
         status = driver.drive(run.flow())
@@ -57,6 +57,6 @@ def run_scripted(
         run.broke(error)
         raise
     finally:
-        if steps is not None:
-            steps += [item for item in driver.published if isinstance(item, Step)]
+        if steps is not None and run.items is not None:
+            steps += run.items.queue
     return run.ended(status)
