@@ -128,9 +128,9 @@ def test_no_snapshot_is_taken_while_a_superstep_is_open(tmp_path: Path, monkeypa
     taken: list[int] = []
     snapshot = writer.Journal._snapshot
 
-    def eager(journal: Any, seq: int, blobs: dict[str, bytes]) -> Any:
+    def eager(journal: Any, seq: int, cause: int, blobs: dict[str, bytes]) -> Any:
         journal._tail, journal._measured = 1 << 30, 0
-        made = snapshot(journal, seq, blobs)
+        made = snapshot(journal, seq, cause, blobs)
         assert (made is None) == bool(journal._engine.tasks)
         taken.append(seq)
         return made

@@ -34,7 +34,8 @@ class Struck:
 
 def test_a_break_right_after_a_commit_is_what_the_caller_gets() -> None:
     g = GraphBuilder(State, name="g")
-    g.add_node("a", lambda s, ctx: {"notes": [ctx.effect("x", str)]}).add_edge(START, "a").add_edge("a", END)
+    g.add_node("a", lambda s, ctx: {"notes": [ctx.effect("x", str)]}).add_edge(START, "a")
+    g.add_node("b", lambda s: None).add_edge("a", "b").add_edge("b", END)
     store: Any = Struck()
     runtime = Runtime(g.compile(), store=store)
 

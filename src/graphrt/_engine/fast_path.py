@@ -213,9 +213,9 @@ def advance(engine: Engine, reply: Any) -> Task | None:
         _measure(sizes, out, grown)
     engine.values = new
     # Plain steps are noted in `told`, and the journal writes the bytes that their events would have. What a task recorded
-    # (`extra`) and routes off the table need events.
+    # (`extra`), routes off the table, and the end of a run, which is written with its last step, need events.
     if engine.watched:
-        if engine.eventless and routed is None and call.extra is None:
+        if engine.eventless and target is not None and call.extra is None:
             engine.told = (engine.superstep, node, checked, target)
         else:
             _note(engine, call, checked, undo, out, target, routed)

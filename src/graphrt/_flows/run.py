@@ -146,6 +146,10 @@ def run(engine: Engine, control: Control) -> Flow:
     else:
         emit_events.note(engine, events.RunCompleted(steps=engine.steps, folded=emit_events.folded(engine)))
     yield from _flush(engine, last=True)
+    if status == COMPLETED and engine.recorder is not None:
+        committed = engine.recorder.take(engine)
+        if committed is not None:  # the superstep that was written with the end
+            yield committed
     return status
 
 
@@ -196,14 +200,17 @@ def _flush(engine: Engine, *, last: bool = False) -> Flow:
 
 
 def _drive(engine: Engine, control: Control) -> Flow:
-    """Run superstep after superstep; return the status of the run, which `run` records."""
+    """Run superstep after superstep; return the status of the run, which `run` records.
+
+    A superstep that completes the run is neither written nor shown here: `run` writes it together with the end, so that
+    a run of n plain supersteps has n commits after its first (R11).
+    """
     deadline_s: float | None = None
     if engine.limits.deadline_s is not None:
         deadline_s = (yield NOW) + engine.limits.deadline_s
     advance = fast_path.advance
     while True:
-        # A halt or a hand-over was requested; `run` tells them apart. A run with nothing left to do is not handed over.
-        if control.ends and (control.handing_over is None or _has_work(engine)):
+        if _must_stop(engine, control):  # a halt or a hand-over was requested; `run` tells them apart
             return CANCELLED
         # The fast path publishes no starts of tasks (`control.live`). It does not give tasks of a nested graph the
         # effects and answers that a fork kept for them (`engine.kept`).
@@ -223,6 +230,8 @@ def _drive(engine: Engine, control: Control) -> Flow:
                     if engine.told is not None:  # the superstep was noted there, in place of events in the log
                         yield TELL
                     elif engine.log:
+                        if call is None and _is_over(engine, control):
+                            return COMPLETED
                         yield from _flush(engine)
                 if recorder is not None:
                     committed = recorder.take(engine)
@@ -255,13 +264,33 @@ def _has_work(engine: Engine) -> bool:
     return bool(engine.tasks or engine.due or engine.entering or engine.call is not None)
 
 
+def _must_stop(engine: Engine, control: Control) -> bool:
+    """Return whether a request ends the run before its next superstep. One with no work left is not handed over."""
+    return control.ends and (control.handing_over is None or _has_work(engine))
+
+
+def _is_over(engine: Engine, control: Control) -> bool:
+    """Return whether the superstep that was just committed completes the run, so that its end is written with it.
+
+    False in a nested graph: its last superstep is staged at once, since what its parent makes of the outcome may fail.
+    False while attempts are shown live: a follower in another process gets the last items with the commit after them.
+    """
+    return (
+        not engine.path
+        and not control.live
+        and not _has_work(engine)
+        and not any(join.starved or join.emptied for join in engine.joins)  # `quiesce` fires them, or raises
+        and not _must_stop(engine, control)
+    )
+
+
 def _superstep(engine: Engine, control: Control, deadline_s: float | None) -> Flow:
     """Run the open superstep up to its commit; return a status if the run ends there, else None.
 
     None does not always mean a commit: `_drive` then calls again while the superstep is open.
     """
     if engine.held:
-        return (yield from _route(engine))
+        return (yield from _route(engine, control))
     tasks = engine.tasks
     due = [task for task in tasks if task.status == DUE]
     if control.queues and engine.plan.queues:  # tasks of nodes with a queue are left to its workers
@@ -303,6 +332,8 @@ def _superstep(engine: Engine, control: Control, deadline_s: float | None) -> Fl
         raise
     if held:
         emit_events.raised_after(engine)  # logs the questions
+    elif _is_over(engine, control):
+        return COMPLETED
     yield from _flush(engine)  # before anything is published: durable first, then true
     yield from live
     if engine.recorder is not None:
@@ -310,11 +341,13 @@ def _superstep(engine: Engine, control: Control, deadline_s: float | None) -> Fl
     return INTERRUPTED if held else None
 
 
-def _route(engine: Engine) -> Flow:
-    """Route a held superstep whose `interrupt_after` was answered; return INTERRUPTED if it was not, else None."""
+def _route(engine: Engine, control: Control) -> Flow:
+    """Route a held superstep whose `interrupt_after` was answered; return a status if the run ends there, else None."""
     if engine.open_interrupts():
         return INTERRUPTED
     engine.route()  # only now, so that routers see what an `update` changed during the pause (decision 0058)
+    if _is_over(engine, control):
+        return COMPLETED
     yield from _flush(engine)
     return None
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from graphrt._plan.state import StateSchema
     from graphrt._plan.tables import NodePlan
 
-Fresh: TypeAlias = "tuple[int, NodePlan, Stamped | None, NodePlan | None]"
+Fresh: TypeAlias = "tuple[int, NodePlan, Stamped | None, NodePlan]"
 """A superstep as the fast path notes it: its number, the node, its update, and the node that is due next.
 
 The update is a dict that brings the encoded value of each field that is stored, in `lines`; None if nothing is written.
@@ -122,7 +122,7 @@ class FastStepBytes:
         commit = events.SuperstepCommitted(
             superstep=superstep,
             wrote=tuple(name for name in self._order if update and name in update),
-            next=() if target is None else (target.name,),
+            next=(target.name,),
         )
         return [("", done), ("", commit)]
 
@@ -137,7 +137,7 @@ class FastStepBytes:
         written = update.lines if update else ()
         # The commit names all fields that were written. Untracked ones have no line, as their values are not stored.
         wrote = [name for name in self._order if name in update] if update else []
-        used = [node.name, *written, *wrote, *([target.name] if target is not None else ())]
+        used = [node.name, *written, *wrote, target.name]
         numbers = {name: at for name in used if (at := number(name)) is not None}
         if len(numbers) != len(set(used)):  # a new name, which only events can introduce
             return None
@@ -147,9 +147,5 @@ class FastStepBytes:
             task += b",[%b]" % to_json(pairs)  # `updates` has one update, a flat list of name and line
         fields = to_json([numbers[name] for name in wrote])
         # The brackets after the fields close the commit's entry, the list of entries, and the structure.
-        if target is not None:
-            commit = b",%b,[%d]]]]" % (fields, numbers[target.name])
-        else:
-            # Like `batch_format`: fields at the end that hold nothing are left out.
-            commit = b",%b]]]" % fields if wrote else b"]]]"
+        commit = b",%b,[%d]]]]" % (fields, numbers[target.name])
         return task + _COMMIT, commit, tuple(zip(written, pairs[1::2], strict=True))  # every second is a line

@@ -254,7 +254,9 @@ class Journal:
             records=(Record(seq, count, payload, seal),),
             unstage=unstage,
             stage=stage,
-            snapshot=self._snapshot(seq, blobs) if events.SuperstepCommitted in kinds else snapshot,
+            snapshot=self._snapshot(seq, last_cause(batch.logged, seq, self.cause), blobs)
+            if events.SuperstepCommitted in kinds
+            else snapshot,
             blobs=blobs,
             meta=self._new_meta(known),
             status=status,
@@ -286,10 +288,10 @@ class Journal:
         self._meta = changed
         return to_json(changed, fallback=repr)
 
-    def _snapshot(self, seq: int, blobs: dict[str, bytes]) -> Saved | None:
+    def _snapshot(self, seq: int, cause: int, blobs: dict[str, bytes]) -> Saved | None:
         """Return a snapshot of the state after *seq* if the tail is at least twice as large; else None (decision 0018).
 
-        Measuring costs as much as a snapshot, so it waits until the tail has doubled: log(length of the thread) times
+        *cause* is that of the next entry. Measuring costs as much as a snapshot, so it waits until the tail has doubled: log(length of the thread) times
         in all. Large values of the snapshot join *blobs*.
         """
         engine = self._engine
@@ -297,7 +299,7 @@ class Journal:
             return None  # a snapshot cannot hold an open superstep
         body = Body(engine.plan.codec, Names())
         try:
-            payload = encode_state(body, self.state(seq))
+            payload = encode_state(body, self.state(cause))
         except NotStorable:  # results of reducers are not checked (R7), and only a snapshot would contain them
             self._measured = self._tail
             return None
@@ -310,15 +312,15 @@ class Journal:
         self._tail, self.saved = 0, (seq, digest(payload))
         return Saved(seq, payload)
 
-    def state(self, seq: int) -> events.StateSaved:
-        """Return what all entries, up to *seq*, fold to, between supersteps."""
+    def state(self, cause: int) -> events.StateSaved:
+        """Return what all entries fold to, between supersteps; *cause* is that of the next one."""
         assert self._engine is not None  # noqa: S101 - callers have one
         return replace(
             saved(self._engine),
             status=self.status,
             run=self._run_id,
             seed=self.seed,
-            cause=seq,  # of the next entry: *seq* is a superstep's commit
+            cause=cause,
             fingerprint=self.fingerprint,
             names=tuple(self._names.known),
             digests=self._chain.saved() if self._chain is not None else {},
@@ -344,7 +346,7 @@ class Journal:
             blobs: dict[str, bytes] = told[2].blobs if told[2] else {}  # large values of the update
             body, seal = briefs.make(shape, told, seq, at, self.cause)
             self._tail += len(body) + len(seal)
-            snapshot = self._snapshot(seq, blobs) if self._tail >= SNAPSHOT_BYTES else None
+            snapshot = self._snapshot(seq, seq, blobs) if self._tail >= SNAPSHOT_BYTES else None
             record = Record(seq, 2, body, seal)
             commits.put(Commit(expected, at, (record,), unstage=True, snapshot=snapshot, blobs=blobs))
             self._staged.clear()
