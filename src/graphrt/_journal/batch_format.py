@@ -29,11 +29,9 @@ from zlib import crc32
 from pydantic_core import from_json, to_json
 
 from graphrt import events
-from graphrt._engine.emit_events import Logged
 from graphrt._journal.batch import Batch, no_time
 from graphrt._journal.body import NOTHING, VERSION, Body, Vouch
-from graphrt._journal.event_schema import BY_CODE, CODES, FORMS, NODE_IN_TASK_ID
-from graphrt._journal.field_codecs import Form, node_of
+from graphrt._journal.event_schema import decode_event, encode_event
 from graphrt.errors import GraphrtError
 from graphrt.errors._codes.stores import STORE_DAMAGED, STORE_NEWER, STORE_OLDER
 
@@ -69,7 +67,7 @@ def encode(
         raise no_time(batch.at)
     known = len(body.names.known)
     try:
-        entries = [_encoded(body, path, event) for path, event in batch.logged]
+        entries = [encode_event(body, path, event) for path, event in batch.logged]
     except BaseException:
         body.names.forget(known)  # otherwise later bodies would refer to names that were never stored
         raise
@@ -131,21 +129,6 @@ def encode_state(body: Body, state: events.StateSaved) -> bytes:
     return encode(body, Batch(0.0, "", 0, [("", event)]))
 
 
-def _encoded(body: Body, path: str, event: events.Event | events.StateSaved) -> list[Any]:
-    """Return *event* as a list: code, path (0 at the top), and the fields of its form."""
-    body.path = path  # codecs need it: ids of tasks begin with it, and only fields of the top graph are noted
-    form = FORMS[event.__class__]  # pairs of a field's name and its codec, in stored order
-    entry: list[Any] = [CODES[event.__class__], path or 0]
-    for name, how in form:
-        value = getattr(event, name)
-        entry.append(None if value is None else how.put(body, value))
-    # Trailing fields that hold their default are dropped. An empty list counts as the default only if the default is
-    # not None, because `goto=()` and `goto=None` differ. `entry` begins with code and path, hence the 3.
-    while entry[-1] is None or (entry[-1] == [] and form[len(entry) - 3][1].empty is not None):
-        entry.pop()  # reading an absent field gives the same value
-    return entry
-
-
 def decode(body: Body, data: bytes, *, binding: bytes = b"", first: bool = False) -> Batch:
     """Decode the batch that `encode` was given.
 
@@ -169,8 +152,9 @@ def decode(body: Body, data: bytes, *, binding: bytes = b"", first: bool = False
         if version != VERSION:
             raise _of_another_version(version)
         _, at, run, cause, new_names, entries, *more = structure
-        body.names.add(new_names)  # first, because the entries refer to names by number
-        logged = [_decoded(body, entry) for entry in entries]
+        if new_names:
+            body.names.add(new_names)  # first, because the entries refer to names by number
+        logged = [decode_event(body, entry) for entry in entries]
         if more:  # the number of the line that vouches
             body.vouched = _vouched(body, *more)
         at = float(at)
@@ -226,29 +210,3 @@ def _pair(found: Any) -> tuple[int, str] | None:
     if number.__class__ is not int or text.__class__ is not str:
         raise TypeError("what it vouches for is of another type")
     return number, text
-
-
-def _decoded(body: Body, entry: Any) -> Logged:
-    """Return the path and event that `_encoded` wrote; absent fields get the defaults of the form."""
-    code, path = entry[0], entry[1]
-    kind = BY_CODE[code]
-    body.path = path = path or ""
-    if path.__class__ is not str:
-        raise TypeError("a path is text")
-    form: Form = FORMS[kind]
-    values: dict[str, Any] = {}
-    # `how.empty`: the default of an absent field; `...` if it is required.
-    at, last = 2, len(entry)  # the fields follow code and path
-    for name, how in form:
-        stored = entry[at] if at < last else None
-        at += 1
-        if stored is not None:
-            values[name] = how.get(body, stored)
-        elif how.empty is ...:
-            raise ValueError(f"{name} is missing")
-        else:
-            values[name] = {} if how.empty.__class__ is dict else how.empty  # a fresh dict: it may be changed
-    # Events whose node is not stored, because the id of their task names it.
-    if kind in NODE_IN_TASK_ID:
-        values["node"] = node_of(values["task"], path)
-    return path, kind(**values)

@@ -123,8 +123,7 @@ class Body:
         """Return the fields that `put_fields` wrote as *pairs*, by name."""
         names, lines, load, fetch = self.names.known, self.lines, self.codec.load, self.fetch
         found: dict[str, Any] = {}
-        each = iter(pairs)
-        for number, at in zip(each, each, strict=True):  # one iterator twice: takes the flat list in pairs
+        for number, at in zip(pairs[::2], pairs[1::2], strict=True):
             # Negative numbers would count from the end; line 0 is the structure.
             if number < 0 or at <= 0:
                 raise IndexError  # as for numbers that are too large; `decode` makes it a StoreError

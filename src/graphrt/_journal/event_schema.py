@@ -1,19 +1,17 @@
-"""The stored form of each event: its code, and its fields in order.
+"""The stored form of each event: the table of codes and fields, and the one encoder and decoder that follow it.
 
-Trailing fields that hold their default are not written. How each kind of field is written is in `field_codecs`: a `FieldCodec` has `put` (value to JSON), `get` (JSON to value) and
-`empty` (the default of an absent field; `...` if it is required). User values go on lines of the body, and the JSON has
-the numbers of these lines.
-
-The `_put_` and `_get_` functions here are such codecs. They are not in `field_codecs` because they need the forms, or
-serve one event only.
+A stored event is a list: its code, the path of its graph (0 at the top), and its fields in the order of the table.
+Trailing fields that hold their default are not written. How each kind of field is written is in `field_codecs`. User
+values go on lines of the body, and the JSON has the numbers of these lines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from graphrt import events
+from graphrt._engine.emit_events import Logged
 from graphrt._journal.field_codecs import (
     AMOUNTS,
     ARGUMENTS,
@@ -26,6 +24,7 @@ from graphrt._journal.field_codecs import (
     FIELDS,
     FLAG,
     HANDLED,
+    ID,
     INT,
     ITEMS,
     JOINS,
@@ -40,6 +39,8 @@ from graphrt._journal.field_codecs import (
     NUMBER,
     RARE_FLAG,
     RARE_INT,
+    SIGNALS,
+    TAGS,
     TASK,
     TASKS,
     TEXT,
@@ -50,7 +51,9 @@ from graphrt._journal.field_codecs import (
     VALUE,
     FieldCodec,
     Form,
+    Line,
     clean_,
+    each,
     int_,
     node_of,
     same_,
@@ -61,82 +64,120 @@ if TYPE_CHECKING:
     from graphrt._journal.body import Body
 
 
-def _put_state(body: Body, state: events.StateSaved) -> list[Any]:
-    """Write the state that a fork begins with, inside a `ThreadForked`, as a list of its fields."""
-    return [how.put(body, value) if (value := getattr(state, name)) is not None else None for name, how in STATE]
+def encode_event(body: Body, path: str, event: events.Event | events.StateSaved) -> list[Any]:
+    """Return *event* as it is stored; user values become lines of *body*."""
+    body.path = path  # codecs need it: ids of tasks begin with it, and only fields of the top graph are noted
+    kind = event.__class__
+    form = FORMS[kind]
+    entry: list[Any] = [CODES[kind], path or 0]
+    for name, how in form:
+        value = getattr(event, name)
+        entry.append(None if value is None else how.put(body, value))
+    # Trailing fields that hold their default are dropped. An empty list counts as the default only if the default is
+    # not None, because `goto=()` and `goto=None` differ. `entry` begins with code and path, hence the 3.
+    while entry[-1] is None or (entry[-1] == [] and form[len(entry) - 3][1].empty is not None):
+        entry.pop()  # reading an absent field gives the same value
+    return entry
 
 
-def _get_state(body: Body, stored: Sequence[Any]) -> events.StateSaved:
-    """Read what `_put_state` wrote."""
-    values: dict[str, Any] = {}
-    for (name, how), one in zip(STATE, stored, strict=True):
-        values[name] = how.empty if one is None else how.get(body, one)
-    return events.StateSaved(**values)
+_Set: TypeAlias = Callable[[Any, Any], None]
+"""Sets one field of an event."""
 
 
-def _put_outcomes(body: Body, outcomes: Sequence[events.TaskSucceeded | events.TaskFailed]) -> list[Any]:
-    """Write the outcomes of a superstep that waits for `interrupt_after`, in a snapshot: lists of code and fields.
+class _Reading(NamedTuple):
+    """What reading an event needs of its form, made ready: this runs for every event of every thread that is loaded."""
 
-    It is folded already, and its routers run once a person has answered. The state of a fork may have such outcomes.
+    kind: Any
+    """The class of the event."""
+    fields: tuple[tuple[_Set, Callable[[Body, Any], Any]], ...]
+    """What sets each field, and what reads it."""
+    required: int
+    """How many fields there must be at least."""
+    defaults: tuple[tuple[tuple[_Set, Any], ...], ...]
+    """What sets each field that may be absent, and its value: by the number of fields that are stored, those after them.
+    At 0 there are all of them."""
+    dicts: tuple[_Set, ...]
+    """What sets the fields whose default is a dict of their own, because it may be changed."""
+    set_node: _Set | None
+    """What sets the node, if that is not stored because the id of the task names it."""
+
+
+def decode_event(body: Body, entry: Sequence[Any]) -> Logged:
+    """Return the path and event that `encode_event` wrote.
+
+    Raises:
+        LookupError, TypeError, ValueError: *entry* is not such a list.
     """
-    stored: list[Any] = []
-    for event in outcomes:
-        form = FORMS[event.__class__]
-        values = [how.put(body, value) if (value := getattr(event, name)) is not None else None for name, how in form]
-        stored.append([CODES[event.__class__], *values])
-    return stored
+    kind, fields, required, defaults, dicts, set_node = _READING[entry[0]]
+    path = body.path = entry[1] or ""
+    if path.__class__ is not str:
+        raise TypeError("a path is text")
+    stored = entry[2:]
+    if None in stored[:required] or len(stored) < required:
+        raise ValueError("a required field is missing")
+    # Not by the class, whose fields are frozen: a call with keywords that sets each field by `object.__setattr__` takes
+    # as long as all the rest here.
+    event = _new(kind)
+    for set_ in dicts:
+        set_(event, {})
+    for set_, value in defaults[0 if None in stored else len(stored)]:
+        set_(event, value)
+    for (set_, get), part in zip(fields, stored, strict=False):  # those that are absent are the last ones
+        if part is not None:
+            set_(event, get(body, part))
+    if set_node is not None:
+        set_node(event, node_of(event.task, path))
+    return path, event
 
 
-def _get_outcomes(body: Body, stored: Sequence[Any]) -> tuple[Any, ...]:
-    """Read what `_put_outcomes` wrote. The node is not stored, because the task's id names it."""
-    found: list[Any] = []
-    for code, *parts in stored:
-        kind = BY_CODE[code]
-        if kind not in (events.TaskSucceeded, events.TaskFailed):
-            raise ValueError("an outcome of a task was expected")
-        values: dict[str, Any] = {}
-        for (name, how), one in zip(FORMS[kind], parts, strict=True):
-            values[name] = how.empty if one is None else how.get(body, one)
-        values["node"] = node_of(values["task"], body.path)
-        found.append(kind(**values))
-    return tuple(found)
+def _nested(code: int | None = None) -> FieldCodec:
+    """Return the codec of an event inside another one: stored as anywhere, without the path, which is that of the other.
+
+    Args:
+        code: Code of the event, if it is always the same and not stored; None stores it.
+    """
+    given: list[Any] = [] if code is None else [code]
+
+    def put(body: Body, event: Any) -> list[Any]:
+        stored, _, *fields = encode_event(body, body.path, event)
+        return fields if given else [stored, *fields]
+
+    def get(body: Body, stored: Sequence[Any]) -> Any:
+        found, *fields = [*given, *stored]
+        return decode_event(body, [found, body.path, *fields])[1]
+
+    def lines(stored: Sequence[Any], names: Sequence[str]) -> Iterable[Line]:
+        found, *fields = [*given, *stored]
+        return lines_of(found, fields, names)
+
+    return FieldCodec(put, get, ..., lines)
 
 
-def _put_tags(body: Body, tags: Sequence[str]) -> int:
-    """Write the tags of a thread on one line, which can be erased; return its number."""
-    return body.put(list(tags))
+def lines_of(code: int, fields: Sequence[Any], names: Sequence[str]) -> Iterable[Line]:
+    """Return the lines that the stored *fields* of the event with the *code* refer to.
+
+    Args:
+        names: Names of the thread by number.
+    """
+    kind = BY_CODE[code]
+    for (name, how), stored in zip(FORMS[kind], fields, strict=False):
+        if stored is not None:
+            for at, what, field in how.lines(stored, names):
+                if what == "value":
+                    what = "type" if name == "answer_type" else "reply" if kind is events.ModelReplied else what
+                yield at, what, field
 
 
-def _get_tags(body: Body, line: int) -> tuple[str, ...]:
-    """Read the tags of a thread; none if they were erased."""
-    found = body.get(line)
-    return tuple(found) if found.__class__ is list else ()
-
-
-TAGS = FieldCodec(_put_tags, _get_tags, ())
-
-
-def _put_signals(body: Body, signals: Sequence[tuple[str, str, Any]]) -> list[Any]:
-    """Write signals that no node has taken yet as a flat list: id, name, number of the value's line, and so on."""
-    return [part for id_, name, value in signals for part in (id_, name, body.put(value))]
-
-
-def _get_signals(body: Body, stored: Sequence[Any]) -> tuple[tuple[str, str, Any], ...]:
-    """Read what `_put_signals` wrote: id, name and value of each signal."""
-    parts = iter(stored)
-    return tuple(
-        (text_(body, id_), text_(body, name), body.get(line))
-        for id_, name, line in zip(parts, parts, parts, strict=True)
-    )
-
-
-SIGNALS = FieldCodec(_put_signals, _get_signals, ())
-OUTCOMES = FieldCodec(_put_outcomes, _get_outcomes, ())
+_SAVED = _nested(15)
+"""The state that a fork begins with, a `StateSaved`."""
+_OUTCOMES = each(_nested())
+"""The outcomes of a superstep that waits for `interrupt_after`, in a snapshot: it is folded already, and its routers run
+once a person has answered. The state of a fork may have such outcomes."""
 _DUE: Final[Form] = (("next", NAMES), ("sends", ITEMS), ("errors", ERRORS), ("joins", JOINS))
 """What is due next: names, and by position arguments of Sends and failures; then the joins that changed."""
 _CALL: Final[Form] = (("task", TASK), ("key", TEXT), ("failed_attempts", INT))
 """What identifies a model call: its task, its key inside the task, and the attempts that had failed before."""
-STATE: Final[Form] = (
+_STATE: Final[Form] = (
     ("values", FIELDS),
     ("superstep", INT),
     ("steps", INT),
@@ -153,7 +194,7 @@ STATE: Final[Form] = (
     ("digests", DIGESTS),
     ("granted", MAYBE_AMOUNTS),
     ("handled", HANDLED),
-    ("held", OUTCOMES),
+    ("held", _OUTCOMES),
     ("after", TASKS),
     ("waits", RARE_INT),
     ("signals", SIGNALS),
@@ -161,7 +202,7 @@ STATE: Final[Form] = (
     ("parent", MAYBE_TEXT),
     ("began", CHECKSUMS),
 )
-"""The form of `StateSaved`."""
+"""The form of `StateSaved`: a snapshot, or the state that a fork begins with."""
 
 # A change of codes, or of the fields of a form, is a change of the stored form: it needs a new `body.VERSION`.
 _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
@@ -171,7 +212,7 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
         (
             ("graph", TEXT),
             ("fingerprint", TEXT),
-            ("thread", FieldCodec(same_, text_)),
+            ("thread", ID),
             ("seed", INT),
             ("input", FIELDS),
             ("fresh", FLAG),
@@ -181,7 +222,7 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
             ("digests", CHECKSUMS),
         ),
     ),
-    (2, events.RunResumed, (("verb", TEXT), ("thread", FieldCodec(same_, text_)), ("user", TEXT), ("redaction", TEXT))),
+    (2, events.RunResumed, (("verb", TEXT), ("thread", ID), ("user", TEXT), ("redaction", TEXT))),
     (3, events.InterruptAnswered, (("id", TEXT), ("answer", VALUE), ("nth", INT), ("by", TEXT))),
     (
         4,
@@ -280,8 +321,8 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
             ("redaction", TEXT),
         ),
     ),
-    (15, events.StateSaved, STATE),
-    (16, events.ThreadForked, (("source", TEXT), ("at", INT), ("state", FieldCodec(_put_state, _get_state, ...)))),
+    (15, events.StateSaved, _STATE),
+    (16, events.ThreadForked, (("source", TEXT), ("at", INT), ("state", _SAVED))),
     (
         17,
         events.ThreadMigrated,
@@ -367,3 +408,26 @@ BY_CODE: Final[Mapping[Any, Any]] = {code: kind for code, kind, _ in _FORMS}
 """Stored code to event class."""
 NODE_IN_TASK_ID: Final = frozenset({events.TaskSucceeded, events.TaskFailed, events.OutcomeDropped})
 """Events whose node is not stored, because the id of their task names it, as `2.0:search` names `search`."""
+
+
+def _reading(kind: Any, form: Form) -> _Reading:
+    """Make ready what reading an event of *kind* needs."""
+    setters: dict[str, _Set] = {name: getattr(kind, name).__set__ for name in kind.__slots__}
+    fields = tuple((setters[name], how.get) for name, how in form)
+    required = max((at for at, (_, how) in enumerate(form, 1) if how.empty is ...), default=0)
+    # Mappings by position are shared by all events without items, which are most of them.
+    own = tuple(how.empty == {} and how.empty is not ITEMS.empty for _, how in form)
+    defaults = tuple(
+        tuple(
+            (setters[name], how.empty)
+            for (name, how), apart in zip(form[count:], own[count:], strict=True)
+            if not apart and how.empty is not ...
+        )
+        for count in range(len(form) + 1)
+    )
+    dicts = tuple(setters[name] for (name, _), apart in zip(form, own, strict=True) if apart)
+    return _Reading(kind, fields, required, defaults, dicts, setters["node"] if kind in NODE_IN_TASK_ID else None)
+
+
+_new: Final = object.__new__
+_READING: Final = {code: _reading(kind, form) for code, kind, form in _FORMS}

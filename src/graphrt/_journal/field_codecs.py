@@ -4,17 +4,16 @@ A body is the stored form of the events of one commit: lines of JSON. Line 0 is 
 Every other line is one encoded value, to which the structure refers by the line's number. It refers to names of nodes
 and fields by their number too (`Names`).
 
-`_put_` functions get a value and return its JSON for the structure. `_get_` functions get this JSON (*stored*, or *at*
-if it is the number of a line) and return the value. What comes from a store may be anything, so they raise TypeError,
-ValueError or LookupError on JSON of which no value of the field can be made.
-
-Names that end with an underscore are also used by `event_schema`. `same_` and `clean_` put; `text_` and `int_` get.
+A `FieldCodec` is one kind of field: how its value becomes JSON for the structure, how it is read again, and which lines
+it refers to. Kinds are built of other kinds: `each` is a sequence of one kind, `by` a mapping between two. What comes
+from a store may be anything, so reading raises TypeError, ValueError or LookupError on JSON of which no value of the
+field can be made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from pydantic_core import from_json, to_json
 
@@ -22,6 +21,21 @@ from graphrt._journal.body import ERASED_TEXT, Body
 from graphrt._usage import stored_form
 from graphrt.commands import ERASED
 from graphrt.events import Amounts, HandledTask, JoinStanding, Usage
+
+Kind: TypeAlias = Literal["field", "reply", "value", "checksums", "type", "vouch"]
+"""What a line of a body holds; `value_lines.Place` explains the kinds."""
+Line: TypeAlias = tuple[int, Kind, str | None]
+"""A line that a field refers to: its number, what it holds, and the name of the field of the state that it writes."""
+
+
+def _no_lines(_stored: Any, _names: Sequence[str]) -> Iterable[Line]:
+    """Return the lines of a field that holds no user value."""
+    return ()
+
+
+def _value_line(at: int, _names: Sequence[str]) -> Iterable[Line]:
+    """Return the one line that a user value is on."""
+    return ((at, "value", None),)
 
 
 class FieldCodec(NamedTuple):
@@ -33,10 +47,43 @@ class FieldCodec(NamedTuple):
     """Returns the value. Raises what Python raises on data of another form; `decode` makes it a StoreError."""
     empty: Any = None
     """Default for a field that is absent; `...` if it is required."""
+    lines: Callable[[Any, Sequence[str]], Iterable[Line]] = _no_lines
+    """Returns the lines that the stored field refers to, for erasure. Takes the names of the thread by number, too."""
 
 
 Form: TypeAlias = tuple[tuple[str, FieldCodec], ...]
 """Names and codecs of an event's fields, in stored order."""
+
+
+def each(one: FieldCodec, empty: Any = ()) -> FieldCodec:
+    """Return the codec of a sequence of *one*, stored as a list."""
+
+    def put(body: Body, values: Iterable[Any]) -> list[Any]:
+        return [one.put(body, value) for value in values]
+
+    def get(body: Body, stored: Iterable[Any]) -> tuple[Any, ...]:
+        return tuple([read(body, part) for part in stored])
+
+    def lines(stored: Iterable[Any], names: Sequence[str]) -> Iterable[Line]:
+        return [line for part in stored for line in one.lines(part, names)]
+
+    read = one.get
+    return FieldCodec(put, get, empty, lines)
+
+
+def by(key: FieldCodec, value: FieldCodec, empty: Any) -> FieldCodec:
+    """Return the codec of a mapping of *key* to *value*, stored as a flat list: key, value, key, value, and so on."""
+
+    def put(body: Body, items: Mapping[Any, Any]) -> list[Any]:
+        return [part for at, one in items.items() for part in (key.put(body, at), value.put(body, one))]
+
+    def get(body: Body, stored: Sequence[Any]) -> dict[Any, Any]:
+        return {key.get(body, at): value.get(body, part) for at, part in zip(stored[::2], stored[1::2], strict=True)}
+
+    def lines(stored: Sequence[Any], names: Sequence[str]) -> Iterable[Line]:
+        return [line for part in stored[1::2] for line in value.lines(part, names)]
+
+    return FieldCodec(put, get, empty, lines)
 
 
 def same_(_body: Body, value: Any) -> Any:
@@ -74,40 +121,9 @@ def _put_flag(_body: Body, value: Any) -> int:
     return int(value)
 
 
-def _put_rare_flag(_body: Body, value: Any) -> int | None:
-    """Write True as 1, and False, the usual value, as an absent field: at the end of a form it costs no bytes."""
-    return 1 if value else None
-
-
-def _put_rare_int(_body: Body, value: Any) -> int | None:
-    """Write 0 as an absent field, as `_put_rare_flag` does with False."""
-    return value or None
-
-
-def _put_texts(_body: Body, items: Any) -> list[Any]:
-    """Write a sequence of texts as a list."""
-    return list(items)
-
-
-def _put_digests(_body: Body, digests: Mapping[str, str]) -> dict[str, str] | None:
-    """Write a snapshot's digests of the hash chain by field; absent without a chain.
-
-    They stand in the structure, unlike `_put_checksums`: they are made with salts, and confirm no guess of a value.
-    """
-    return dict(digests) or None
-
-
-def _put_checksums(body: Body, checksums: Mapping[str, str]) -> int | None:
-    """Write checksums of fields on a line of their own, so that they can be erased together with the values.
-
-    They have no salt, so that a checksum would confirm a guess of an erased value.
-    """
-    return body.put(dict(checksums)) if checksums else None
-
-
-def _get_checksums(body: Body, at: int) -> dict[str, str]:
-    """Read checksums by field; none if they were erased."""
-    return {} if body.is_erased(at) else _get_digests(body, body.get(at))
+def _put_rare(_body: Body, value: Any) -> int | None:
+    """Write 0 and False, the usual values, as an absent field: at the end of a form it costs no bytes."""
+    return int(value) or None
 
 
 def _get_flag(_body: Body, value: Any) -> bool:
@@ -127,16 +143,6 @@ def _get_name(body: Body, number: int) -> str:
     return body.names.known[number]
 
 
-def _put_names(body: Body, names: Sequence[str]) -> list[int]:
-    """Write names as their numbers, in order."""
-    return [body.names.put(name) for name in names]
-
-
-def _get_names(body: Body, numbers: Sequence[int]) -> tuple[str, ...]:
-    """Read names, in order."""
-    return tuple(_get_name(body, number) for number in numbers)
-
-
 def _put_task(body: Body, task: str) -> Any:
     """Write a task's id as a list: `2.0:search`, task 0 of superstep 2, becomes `[2, 0, number of the name]`.
 
@@ -150,27 +156,9 @@ def _put_task(body: Body, task: str) -> Any:
 def _get_task(body: Body, stored: Any) -> str:
     """Read a task's id, with the path of its graph."""
     superstep, index, node = stored
-    return f"{body.path}{int_(body, superstep)}.{int_(body, index)}:{_get_name(body, node)}"
-
-
-def _put_tasks(body: Body, tasks: Sequence[str]) -> list[Any]:
-    """Write ids of tasks, in order."""
-    return [_put_task(body, task) for task in tasks]
-
-
-def _get_tasks(body: Body, stored: Sequence[Any]) -> tuple[str, ...]:
-    """Read ids of tasks, in order."""
-    return tuple(_get_task(body, one) for one in stored)
-
-
-def _put_value(body: Body, value: Any) -> int:
-    """Write a user value on a line of its own, which can be erased."""
-    return body.put(value)
-
-
-def _get_value(body: Body, at: int) -> Any:
-    """Read a user value; an erased one reads as `Erased()`."""
-    return body.get(at)
+    if superstep.__class__ is not int or index.__class__ is not int:
+        raise TypeError("a whole number was expected")
+    return f"{body.path}{superstep}.{index}:{_get_name(body, node)}"
 
 
 def _put_arguments(body: Body, arguments: str) -> int:
@@ -196,56 +184,51 @@ def _get_message(body: Body, at: int) -> Any:
     return ERASED_TEXT if body.is_erased(at) else body.get(at)
 
 
-def _put_fields(body: Body, values: Mapping[str, Any]) -> list[int]:
-    """Write values of fields, one line each, as a flat list: number of the name, number of the line, and so on."""
-    return body.put_fields(values)
+def _field_lines(stored: Sequence[int], names: Sequence[str]) -> Iterable[Line]:
+    """Return the lines of written fields, which are stored as number of the name, number of the line, and so on."""
+    return [(at, "field", names[name]) for name, at in zip(stored[::2], stored[1::2], strict=True)]
 
 
-def _get_fields(body: Body, stored: Sequence[int]) -> dict[str, Any]:
-    """Read values of fields by name."""
-    return body.get_fields(stored)
+def _put_tags(body: Body, tags: Sequence[str]) -> int:
+    """Write the tags of a thread on one line, which can be erased; return its number."""
+    return body.put(list(tags))
 
 
-def _put_updates(body: Body, updates: Sequence[Mapping[str, Any]]) -> list[list[int]]:
-    """Write the updates of a task: none, one, or of a nested graph one for each of its commits."""
-    return [body.put_fields(update) for update in updates]
+def _get_tags(body: Body, at: int) -> tuple[str, ...]:
+    """Read the tags of a thread; none if they were erased."""
+    found = body.get(at)
+    return tuple(found) if found.__class__ is list else ()
 
 
-def _get_updates(body: Body, stored: Sequence[Sequence[int]]) -> tuple[dict[str, Any], ...]:
-    """Read the updates of a task, in order."""
-    return tuple(body.get_fields(pairs) for pairs in stored)
+def _put_digests(_body: Body, digests: Mapping[str, str]) -> dict[str, str] | None:
+    """Write a snapshot's digests of the hash chain by field; absent without a chain.
+
+    They stand in the structure, unlike `_put_checksums`: they are made with salts, and confirm no guess of a value.
+    """
+    return dict(digests) or None
 
 
-def _put_items(body: Body, items: Mapping[int, Any]) -> list[int]:
-    """Write arguments of Sends as a flat list: position among the due nodes, number of the line, and so on."""
-    return [number for at, value in items.items() for number in (at, body.put(value))]
+def _get_digests(body: Body, value: Mapping[str, Any]) -> dict[str, str]:
+    """Read digests or checksums by field."""
+    return {text_(body, name): text_(body, digest) for name, digest in value.items()}
 
 
-def _get_items(body: Body, stored: Sequence[int]) -> dict[int, Any]:
-    """Read arguments of Sends by position."""
-    each = iter(stored)  # passed twice to `zip`, it takes the flat list in pairs; so below
-    return {int_(body, at): body.get(line) for at, line in zip(each, each, strict=True)}
+def _put_checksums(body: Body, checksums: Mapping[str, str]) -> int | None:
+    """Write checksums of fields on a line of their own, so that they can be erased together with the values.
+
+    They have no salt, so that a checksum would confirm a guess of an erased value.
+    """
+    return body.put(dict(checksums)) if checksums else None
 
 
-def _put_errors(body: Body, items: Mapping[int, BaseException]) -> list[int]:
-    """Write the errors that due `on_error` nodes handle: position of the node, number of the line, and so on."""
-    return [number for at, value in items.items() for number in (at, body.put_error(value))]
+def _get_checksums(body: Body, at: int) -> dict[str, str]:
+    """Read checksums by field; none if they were erased."""
+    return {} if body.is_erased(at) else _get_digests(body, body.get(at))
 
 
-def _get_errors(body: Body, stored: Sequence[int]) -> dict[int, BaseException]:
-    """Read errors by the position of the node that handles them."""
-    each = iter(stored)
-    return {int_(body, at): body.get_error(line) for at, line in zip(each, each, strict=True)}
-
-
-def _put_error(body: Body, error: BaseException) -> int:
-    """Write an exception on a line of its own, which can be erased."""
-    return body.put_error(error)
-
-
-def _get_error(body: Body, at: int) -> BaseException:
-    """Read an exception; a `RecordedError` in its place if its class is a user's, or if it was erased."""
-    return body.get_error(at)
+def _checksums_line(at: int, _names: Sequence[str]) -> Iterable[Line]:
+    """Return the line of checksums."""
+    return ((at, "checksums", None),)
 
 
 def _put_usage(_body: Body, usage: Usage) -> list[Any]:
@@ -268,39 +251,24 @@ def _get_amounts(_body: Body, stored: Sequence[Any]) -> Amounts:
     return stored_form.amounts_from(stored)
 
 
-def _put_each_amounts(_body: Body, each: Sequence[Amounts]) -> list[list[int]]:
-    """Write the reservations of a model call, oldest first: one for each time that it was begun."""
-    return list(map(stored_form.amounts_to, each))
-
-
-def _get_each_amounts(_body: Body, stored: Sequence[Sequence[Any]]) -> tuple[Amounts, ...]:
-    """Read the reservations of a model call."""
-    return tuple(map(stored_form.amounts_from, stored))
-
-
-def _put_joins(body: Body, joins: Sequence[JoinStanding]) -> list[Any]:
-    """Write where joins stand, which are nodes that wait for several others: node, its sources, those that arrived.
+def _put_join(body: Body, join: JoinStanding) -> list[Any]:
+    """Write where a join stands, a node that waits for several others: node, its sources, those that arrived, flags.
 
     The flags are `fired`, that the node was started already, and `emptied`, that a router led to none of the sources.
     """
-    return [
-        # Two flags in one number: 1 and 2.
-        [body.names.put(j.node), _put_names(body, j.sources), _put_names(body, j.arrived), j.fired + 2 * j.emptied]
-        for j in joins
-    ]
+    flags = join.fired + 2 * join.emptied
+    return [body.names.put(join.node), NAMES.put(body, join.sources), NAMES.put(body, join.arrived), flags]
 
 
-def _get_joins(body: Body, stored: Sequence[Any]) -> tuple[JoinStanding, ...]:
-    """Read where joins stand."""
-    return tuple(
-        JoinStanding(
-            node=_get_name(body, node),
-            sources=_get_names(body, sources),
-            arrived=_get_names(body, arrived),
-            fired=bool(int_(body, how) & 1),
-            emptied=bool(how & 2),
-        )
-        for node, sources, arrived, how in stored
+def _get_join(body: Body, stored: Any) -> JoinStanding:
+    """Read where a join stands."""
+    node, sources, arrived, flags = stored
+    return JoinStanding(
+        node=_get_name(body, node),
+        sources=NAMES.get(body, sources),
+        arrived=NAMES.get(body, arrived),
+        fired=bool(int_(body, flags) & 1),
+        emptied=bool(flags & 2),
     )
 
 
@@ -325,6 +293,11 @@ def _one_handled(body: Body, stored: Any, at: Any) -> HandledTask:
     return HandledTask(task=task, node=node_of(task, body.path), arg=arg)
 
 
+def _handled_lines(stored: Sequence[Any], _names: Sequence[str]) -> Iterable[Line]:
+    """Return the lines of the arguments of failed tasks; 0 means that a task has none."""
+    return [(at, "value", None) for _, handled in stored for _, at in handled if at]
+
+
 def _put_lines(_body: Body, lines: Mapping[int, Iterable[int]]) -> list[list[int]] | None:
     """Write numbers of lines by the last entry of their record."""
     return [[seq, *numbers] for seq, numbers in lines.items()] or None
@@ -335,63 +308,63 @@ def _get_lines(body: Body, stored: Any) -> dict[int, tuple[int, ...]]:
     return {int_(body, seq): tuple(int_(body, number) for number in numbers) for seq, *numbers in stored}
 
 
-def _put_counts(body: Body, counts: Mapping[str, int]) -> list[int]:
-    """Write visits of nodes as a flat list: number of the name, count, and so on."""
-    return [number for name, count in counts.items() for number in (body.names.put(name), count)]
+def _put_signals(body: Body, signals: Sequence[tuple[str, str, Any]]) -> list[Any]:
+    """Write signals that no node has taken yet as a flat list: id, name, number of the value's line, and so on."""
+    return [part for id_, name, value in signals for part in (id_, name, body.put(value))]
 
 
-def _get_counts(body: Body, stored: Sequence[int]) -> dict[str, int]:
-    """Read visits by node."""
-    each = iter(stored)
-    return {_get_name(body, name): int_(body, count) for name, count in zip(each, each, strict=True)}
+def _get_signals(body: Body, stored: Sequence[Any]) -> tuple[tuple[str, str, Any], ...]:
+    """Read what `_put_signals` wrote: id, name and value of each signal."""
+    return tuple(
+        (text_(body, id_), text_(body, name), body.get(at))
+        for id_, name, at in zip(stored[::3], stored[1::3], stored[2::3], strict=True)
+    )
 
 
-def _get_texts(_body: Body, value: Sequence[Any]) -> tuple[str, ...]:
-    """Read a list of texts."""
-    return tuple(text_(_body, one) for one in value)
-
-
-def _get_digests(body: Body, value: Mapping[str, Any]) -> dict[str, str]:
-    """Read digests or checksums by field."""
-    return {text_(body, name): text_(body, digest) for name, digest in value.items()}
+def _signal_lines(stored: Sequence[Any], _names: Sequence[str]) -> Iterable[Line]:
+    """Return the lines of the values of signals."""
+    return [(at, "value", None) for at in stored[2::3]]
 
 
 _NOTHING: Final[dict[int, Any]] = {}
 
 # MAYBE_: the field may be None, which an absent field stands for. RARE_: the usual value is not stored.
 TEXT = FieldCodec(clean_, text_, "")
+MAYBE_TEXT = FieldCodec(clean_, text_)
+ID = FieldCodec(same_, text_)
+TEXTS = each(ID)
 INT = FieldCodec(same_, int_, 0)
+RARE_INT = FieldCodec(_put_rare, int_, 0)
 NUMBER = FieldCodec(same_, _get_number)
 FLAG = FieldCodec(_put_flag, _get_flag, False)
-RARE_INT = FieldCodec(_put_rare_int, int_, 0)
-RARE_FLAG = FieldCodec(_put_rare_flag, _get_flag, False)
+RARE_FLAG = FieldCodec(_put_rare, _get_flag, False)
 NAME = FieldCodec(_put_name, _get_name)
-NAMES = FieldCodec(_put_names, _get_names, ())
-MAYBE_NAMES = FieldCodec(_put_names, _get_names, None)
+NAMES = each(NAME)
+MAYBE_NAMES = each(NAME, None)
 TASK = FieldCodec(_put_task, _get_task, ...)
-TASKS = FieldCodec(_put_tasks, _get_tasks, ())
-VALUE = FieldCodec(_put_value, _get_value)
-ARGUMENTS = FieldCodec(_put_arguments, _get_arguments)
-MESSAGE = FieldCodec(_put_message, _get_message, "")
-FIELDS = FieldCodec(_put_fields, _get_fields, {})
-MAYBE_FIELDS = FieldCodec(_put_fields, _get_fields, None)
-UPDATES = FieldCodec(_put_updates, _get_updates, ())
-ITEMS = FieldCodec(_put_items, _get_items, _NOTHING)
-ERRORS = FieldCodec(_put_errors, _get_errors, _NOTHING)
-ERROR = FieldCodec(_put_error, _get_error)
-USAGE = FieldCodec(_put_usage, _get_usage)
-JOINS = FieldCodec(_put_joins, _get_joins, ())
+TASKS = each(TASK)
+COUNTS = by(NAME, INT, {})
+VALUE = FieldCodec(Body.put, Body.get, lines=_value_line)
+ITEMS = by(INT, VALUE, _NOTHING)
+ARGUMENTS = FieldCodec(_put_arguments, _get_arguments, lines=_value_line)
+MESSAGE = FieldCodec(_put_message, _get_message, "", _value_line)
+TAGS = FieldCodec(_put_tags, _get_tags, (), _value_line)
+SIGNALS = FieldCodec(_put_signals, _get_signals, (), _signal_lines)
+FIELDS = FieldCodec(Body.put_fields, Body.get_fields, {}, _field_lines)
+MAYBE_FIELDS = FIELDS._replace(empty=None)
+UPDATES = each(FIELDS)
+ERROR = FieldCodec(Body.put_error, Body.get_error, lines=_value_line)
+ERRORS = by(INT, ERROR, _NOTHING)
+HANDLED = FieldCodec(_put_handled, _get_handled, _NOTHING, _handled_lines)
+JOINS = each(FieldCodec(_put_join, _get_join))
 DIGESTS = FieldCodec(_put_digests, _get_digests, {})
-TEXTS = FieldCodec(_put_texts, _get_texts, ())
-MAYBE_TEXT = FieldCodec(clean_, text_)
-USED = FieldCodec(_put_usage, _get_usage, ...)
-MAYBE_AMOUNTS = FieldCodec(_put_amounts, _get_amounts)
-AMOUNTS = FieldCodec(_put_amounts, _get_amounts, ...)
-EACH_AMOUNTS = FieldCodec(_put_each_amounts, _get_each_amounts, ...)
-CHECKSUMS = FieldCodec(_put_checksums, _get_checksums, {})
-HANDLED = FieldCodec(_put_handled, _get_handled, _NOTHING)
+CHECKSUMS = FieldCodec(_put_checksums, _get_checksums, {}, _checksums_line)
 LINES = FieldCodec(_put_lines, _get_lines, {})
-COUNTS = FieldCodec(_put_counts, _get_counts, {})
+USAGE = FieldCodec(_put_usage, _get_usage)
+USED = USAGE._replace(empty=...)
+MAYBE_AMOUNTS = FieldCodec(_put_amounts, _get_amounts)
+AMOUNTS = MAYBE_AMOUNTS._replace(empty=...)
+EACH_AMOUNTS = each(AMOUNTS, ...)
 
 
 def node_of(task: str, path: str) -> str:
