@@ -28,6 +28,7 @@ PRELOADED = [
     "tests.races.log_worker",
     "tests.workers.process",
     "tests.workers.child_process",
+    "tests.workers.rolling",
 ]
 
 
