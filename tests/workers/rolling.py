@@ -6,12 +6,11 @@ Each build adds a check before the end. "back" is the code of the second build, 
 from __future__ import annotations
 
 import os
-import time
 from typing import Annotated, Any, Final
 
 from typing_extensions import TypedDict
 
-from graphrt import END, START, GraphBuilder, Runtime
+from graphrt import END, START, Context, GraphBuilder, Runtime
 from graphrt.reducers import append
 from graphrt.workers import Worker
 
@@ -37,8 +36,9 @@ def graph(build: str) -> Any:
     names = [*(f"work-{at}" for at in range(WORK)), *checks]
 
     def visit(name: str) -> Any:
-        def node(state: State) -> State:
-            time.sleep(0.01)
+        def node(state: State, ctx: Context) -> State:
+            if name in ("work-1", "work-3"):
+                ctx.sleep(0.1)  # the thread is released meanwhile, and any worker may go on with it
             return {"visits": [[name, build]]}
 
         return node

@@ -40,13 +40,13 @@ def url(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[s
 def test_a_rolling_release_skips_no_node_and_strands_no_thread(threads: int, kind: str, url: str) -> None:
     chance = random.Random(35)
     workers = Workers(url)
-    started: list[str] = []
+    started: dict[str, str] = {}  # thread to the build that started it
     try:
         for build in BUILDS:
             with Runtime(graph(build), store=url) as runtime:
                 workers.add(2.0, module=WORKER, BUILD=build)  # beside those of the builds before
                 for _ in range(threads // len(BUILDS)):
-                    started.append(runtime.start({"visits": []}))
+                    started[runtime.start({"visits": []})] = build
                     time.sleep(0.01)
                     if chance.random() < 0.05:
                         victim = chance.choice(workers.processes)
@@ -56,7 +56,7 @@ def test_a_rolling_release_skips_no_node_and_strands_no_thread(threads: int, kin
                         workers.add(2.0, module=WORKER, BUILD=chance.choice([*BUILDS][: [*BUILDS].index(build) + 1]))
         for build in BUILDS:  # each build has a worker left, for the threads that only it can end
             workers.add(2.0, module=WORKER, BUILD=build)
-        visits = _ended(url, started)
+        visits = _ended(url, [*started])
     finally:
         workers.end()
 
@@ -67,7 +67,7 @@ def test_a_rolling_release_skips_no_node_and_strands_no_thread(threads: int, kin
         assert names[:WORK] == [f"work-{at}" for at in range(WORK)], thread
         assert names[WORK:] in [list(BUILDS[build][0]) for build in {last, *later}], (thread, seen)
         assert len(names[WORK:]) >= len(BUILDS[last][0]) or "back" in later, (thread, seen)
-        orders = [[*BUILDS].index(build) for _, build in seen]
+        orders = [[*BUILDS].index(build) for build in (started[thread], *(build for _, build in seen))]
         assert orders == sorted(orders), f"an older build went on with {thread}: {seen}"
 
 
