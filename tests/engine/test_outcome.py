@@ -10,9 +10,10 @@ import pytest
 
 from graphrt import END, START, Context, GraphBuilder, Interrupt, NodeError, Send
 from graphrt._engine.engine import Engine
+from graphrt._engine.open_interrupt import OpenInterrupt
 from graphrt._engine.steps import StepChain
 from graphrt._engine.storability import with_untracked
-from graphrt._engine.task import DONE, DUE, FAILED, PAUSED, Asked, Failed, OpenInterrupt
+from graphrt._engine.task import DONE, DUE, FAILED, PAUSED, Asked, Failed
 from graphrt._flows.verbs import Decision, drive
 from graphrt.errors import GraphrtError, UpdateError
 from graphrt.reducers import add, append, untracked
@@ -186,16 +187,19 @@ def test_a_failure_may_be_routed_to_the_end() -> None:
 
 
 def test_a_nested_graph_goes_on_when_one_of_its_own_tasks_can() -> None:
-    inner = engine("a", [(START, "a")], thread="t")
-    (asking,) = drive(inner).tasks
-    inner.report(asking, 1, Interrupt("?"))
     run = engine("ab", [(START, "a"), (START, "b")], thread="t")
     outer, other = drive(run).tasks
+    plan = engine("a", [(START, "a")]).plan
+    inner = Engine(plan, plan.limits, thread="t", path=f"{outer.id}/")
+    inner.nest_in(run, {}, designed=False)
+    inner.start({})
+    (asking,) = drive(inner).tasks
+    inner.report(asking, 1, Interrupt("?"))
     run.report(outer, 1, Asked(inner.open_interrupts(), inner))
     run.report(other, 1, Interrupt("!"))
     run.answer({"t/1.1:b#returned0": 1})
     assert (outer.status, other.status) == (PAUSED, DUE)
-    run.answer({"t/1.0:a#returned0": 2})
+    run.answer({"t/1.0:a/1.0:a#returned0": 2})
 
     assert (outer.status, asking.status) == (DUE, DUE)
 

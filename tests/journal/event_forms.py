@@ -108,8 +108,8 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
     events.InterruptAnswered: {"id": text, "answer": values, "nth": numbers, "by": text},
     events.InterruptExpired: {"id": text},
     events.InterruptWithdrawn: {"id": text, "reason": text},
-    events.AnswerUsed: {"id": text, "reworded": st.booleans(), "payload": values},
-    events.AnswerDiscarded: {"id": text, "reason": text},
+    events.AnswerUsed: {"id": text, "reworded": st.booleans(), "payload": values, "nth": st.integers(0, 9)},
+    events.AnswerDiscarded: {"id": text, "reason": text, "nth": st.integers(0, 9)},
     events.SuperstepAbandoned: {
         "superstep": numbers,
         "tasks": places,

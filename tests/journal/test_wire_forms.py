@@ -15,7 +15,7 @@ from tests.journal.event_forms import CODEC, FIELDS, HANDLED, JOIN, PATH, USAGE,
 
 from graphrt import events
 from graphrt._codec import NotStorable
-from graphrt._engine import evolve
+from graphrt._engine import evolve, questions
 from graphrt._journal.batch import Batch
 from graphrt._journal.batch_format import encode, encode_state
 from graphrt._journal.body import VERSION, Body
@@ -53,8 +53,8 @@ GIVEN_OUT = {
     35: "reason",
     23: "id",
     24: "id reason",
-    25: "id reworded payload",
-    26: "id reason",
+    25: "id reworded payload nth",
+    26: "id reason nth",
     27: "superstep tasks finished interrupts effects next usage",
     28: "task key failed_attempts reply usage model answers",
     29: "task key failed_attempts nth usage model",
@@ -265,7 +265,7 @@ def test_body_that_could_not_be_written_leaves_no_names_behind() -> None:
 
 def test_every_event_changes_the_state_or_is_said_to_change_nothing() -> None:
     """A new event that is in neither list would be stored, and forgotten by every load."""
-    applied = {*evolve._APPLY, *evolve.FATES, events.InterruptRaised}
+    applied = {*evolve._APPLY, *questions.APPLY, events.InterruptRaised}
 
     assert applied | evolve.CHANGE_NOTHING == set(FORMS) | {events.StateSaved}
     assert not applied & evolve.CHANGE_NOTHING

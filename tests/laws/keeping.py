@@ -137,8 +137,10 @@ def standing(fold: Fold) -> dict[str, Any]:
     found["errors"] = {at: codec.dump_error(error) for at, error in state.errors.items()}
     found["tasks"] = [task_of(engine, codec, task) for task in engine.tasks]
     found["waiting"] = [(item.node.name, item.arg, item.is_send) for item in engine.waiting]
-    for name in ("status", "run", "seed", "cause", "fingerprint", "answers", "seq"):
+    for name in ("status", "run", "seed", "cause", "fingerprint", "seq"):
         found[f"fold {name}"] = getattr(fold, name)
+    asked = engine.questions.values()
+    found["questions"] = {one.id: (one.state, one.reason, one.nth, one.answer, one.by, one.stale) for one in asked}
     found["digests"] = fold.chain.saved() if fold.chain is not None else None
     return found
 

@@ -46,7 +46,7 @@ def test_a_reworded_question_without_a_key_is_asked_anew_under_another_id(world)
 
     assert paused.status == "interrupted"
     assert [(i.id, i.payload) for i in paused.interrupts] == [(f"{first.id}:2", {"text": "Do you want to publish?"})]
-    assert of_kind(runtime, AnswerDiscarded) == [AnswerDiscarded(id=first.id, reason="reworded")]
+    assert of_kind(runtime, AnswerDiscarded) == [AnswerDiscarded(id=first.id, nth=1, reason="reworded")]
     refused("unknown-interrupt", lambda: runtime.resume("t", {first.id: "yes"}), "answered already", f"{first.id}:2")
     third = world.runtime(asking("Really?")).resume("t", "yes")
     assert [i.id for i in third.interrupts] == [f"{first.id}:3"]
@@ -70,7 +70,7 @@ def test_the_answer_to_a_removed_question_is_journalled_as_discarded(world):
     runtime = world.runtime(asking())
 
     assert runtime.resume("t", "yes").state["notes"] == ["a"]
-    assert of_kind(runtime, AnswerDiscarded) == [AnswerDiscarded(id=question.id, reason="not-asked")]
+    assert of_kind(runtime, AnswerDiscarded) == [AnswerDiscarded(id=question.id, nth=1, reason="not-asked")]
     runtime.replay("t")
 
 
@@ -82,7 +82,7 @@ def test_a_question_that_wants_another_type_is_asked_anew(world, key):
 
     assert paused.interrupts[0].id == f"{first.id}:2"
     assert paused.interrupts[0].answer_schema == {"type": "integer"}
-    assert of_kind(runtime, AnswerDiscarded) == [AnswerDiscarded(id=first.id, reason="retyped")]
+    assert of_kind(runtime, AnswerDiscarded) == [AnswerDiscarded(id=first.id, nth=1, reason="retyped")]
     assert runtime.resume("t", 3).state["notes"] == ["a", "Publish?=3"]
 
 

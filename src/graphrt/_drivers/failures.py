@@ -23,6 +23,7 @@ from graphrt._cancellations import own_failure, request, unasked
 from graphrt._drivers.child_threads import ENDS_RUN
 from graphrt._drivers.context import Context, Suspended
 from graphrt._engine.open_interrupt import OpenInterrupt
+from graphrt._engine.questions import drop_open
 from graphrt._engine.task import STOPPED, Asked, Failed, Task
 from graphrt._flows.effects import Control
 from graphrt.errors import GraphrtError, LimitError, StoreError, said
@@ -172,8 +173,6 @@ def parted(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 def swallowed(task: Task) -> Failed:
     """Return the reply for a node that caught the pause raised by its own `ctx.interrupt()` and went on: a failure."""
-    extra = task.more()
-    # Its open questions are dropped: the attempt failed, and nothing waits for their answers.
-    extra.interrupts = [question for question in extra.interrupts if not question.open]
+    drop_open(task)  # the attempt failed, and nothing waits for their answers
     error = SWALLOWED_INTERRUPT(node=task.node.name, where=task.engine.where(task))
     return Failed(error, raise_as_is=True)

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from graphrt._engine import emit_events, failures, joins, mutation_check, pausing
+from graphrt._engine import emit_events, failures, joins, mutation_check
 from graphrt._engine.advice import name_other_answer
 from graphrt._engine.fold import Folded, FoldError, applied, fold
+from graphrt._engine.questions import after as questions_after
 from graphrt._engine.route import Routed, Router, merged
 from graphrt._engine.spending import count
 from graphrt._engine.storability import check_sends
@@ -65,7 +66,7 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
         failures.fail_all(error.tasks, error.error)  # R9: a retry runs the tasks that wrote the field, and no others
         name_other_answer(engine, error.error)  # a wrong answer of a person may be the reason
         raise error.error from error.error.__cause__  # FoldError only carries it here
-    questions = pausing.after(engine, tasks, after) if after is not None or engine.plan.pauses_after else []
+    questions = questions_after(engine, tasks, after) if after is not None or engine.plan.pauses_after else []
     values, grown = applied(engine.values, engine.fields, folded)  # *grown*: lists that it extended in place
     view = engine.make_view(values)
     if questions:

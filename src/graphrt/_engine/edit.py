@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from graphrt._engine import mutation_check
+from graphrt._engine import emit_events, mutation_check, questions
 from graphrt._engine.fold import FoldError, applied, fold
+from graphrt._engine.open_interrupt import EDITED
 from graphrt._engine.task import DONE, HANDLED, Task
 from graphrt._plan.state import Values
 
@@ -89,19 +90,32 @@ def edit(
     mine = unfinished(engine, as_node, anew=True)
     for task in engine.tasks:
         task.state = None  # its next execution gets a view of the edited values
-        if task not in mine and task.status not in (DONE, HANDLED) and task.extra:
-            for question in task.extra.interrupts:
-                # A static question, asked by the node's policy and not by its code, shows nothing of the state.
-                question.stale = question.stale or not question.static
+        if task not in mine and task.status not in (DONE, HANDLED):
+            questions.mark_stale(task)
     for task in mine:
         task.status, task.updates, task.goto = DONE, (), goto  # those of a held superstep are folded already
         goto = goto and ()  # only the first task keeps the targets, else its Sends would start once for each task
         extra = task.more()
-        extra.interrupts, extra.child, extra.failure = [], None, None
+        questions.drop_all(task)
+        extra.child, extra.failure = None, None
         extra.edited = True  # keeps `interrupt_after` from pausing
     # An edit as the node also answers for its `interrupt_after` (decision 0058).
     finished = {task.id for task in mine}
     engine.ask_after([question for question in engine.after if question.task_id not in finished])
+
+
+def leave_anew(engine: Engine) -> None:
+    """Leave the tasks of the open superstep that wait for a queue once more, after an edit (`Runtime.update`).
+
+    They have to see the edited state, so a worker that runs one of them on the older state loses it. Tasks of nested
+    graphs are not left anew, because the edit does not change the state of a nested graph.
+    """
+    for task in engine.tasks:
+        question = questions.left_to_queue(task)
+        if question is not None:
+            engine.withdraw({question.id}, EDITED)
+            questions.leave(engine, task)
+            emit_events.raised(engine, task)
 
 
 def put_back(engine: Engine, values: Mapping[str, Any]) -> None:

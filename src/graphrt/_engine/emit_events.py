@@ -17,16 +17,15 @@ from zlib import crc32
 
 from graphrt import events
 from graphrt._codec import NotStorable
+from graphrt._engine import questions
 from graphrt._engine.child_threads import children_of
 from graphrt._engine.fold import Folded
 from graphrt._engine.join_state import JoinState
-from graphrt._engine.open_interrupt import USED, OpenInterrupt
 from graphrt._engine.pending_as_data import NO_ITEMS, due_parts, join_standings
 from graphrt._engine.steps import goto_names
 from graphrt._engine.storability import tracked
 from graphrt._engine.task import DONE, FAILED, HANDLED, Due, Task
 from graphrt._plan.tables import NodePlan
-from graphrt.commands import UNSET
 from graphrt.errors import said
 
 if TYPE_CHECKING:
@@ -193,7 +192,8 @@ def outcome(engine: RunState, task: Task) -> None:
     if extra is not None:
         effects(engine, task)
         extra.retries = []  # logged once: a failed task may run again and end a second time
-        fates(engine, task)
+        for event in questions.ends_to_log(task):
+            note(engine, event)
         child = extra.child
         if child is not None and engine.log is not None:
             # First what the nested graph staged on the way, then what is newer.
@@ -219,33 +219,6 @@ def left_open(engine: RunState) -> None:
             engine.log.extend(child.settled)  # in the order of `outcome`
             engine.log.extend(take(child))
             child.settled = []
-
-
-def fates(engine: RunState, task: Task) -> None:
-    """Log how the questions of *task* and their answers ended, unless the journal has that already (`fate_told`).
-
-    R10: an answer is used, or discarded for a reason (`fate`). A question without one may be withdrawn (`closed`).
-    """
-    for question in task.extra.interrupts if task.extra is not None else ():
-        if question.static or question.fate_told or question.task_id != task.id:  # by a policy, told, of a nested graph
-            continue
-        if question.closed == "reworded":  # by a new question; other withdrawals are logged where they are decided
-            question.fate_told = True
-            note(engine, events.InterruptWithdrawn(id=question.id, reason=question.closed))
-        if not question.answered:
-            continue
-        if not question.fate and task.status in (DONE, HANDLED):  # the node ended without asking it again
-            question.fate = "not-asked"
-        if question.fate:
-            question.fate_told = True
-            note(engine, _fate(question))
-
-
-def _fate(question: OpenInterrupt) -> events.Event:
-    """Return the event that says whether the answer to *question* was used, and for which payload if it had changed."""
-    if question.fate == USED:
-        return events.AnswerUsed(id=question.id, reworded=question.reworded, payload=question.newest)
-    return events.AnswerDiscarded(id=question.id, reason=question.fate)
 
 
 def ended(engine: RunState, task: Task) -> None:
@@ -300,19 +273,8 @@ def standing(engine: RunState, task: Task) -> list[Logged]:
         effects(engine, task)
         if over and task.extra.child is not None:
             note_all(engine, task.extra.child.log or ())  # what is in its `settled` is staged already
-        for question in task.extra.interrupts:
-            if task.status == FAILED and question.task_id != task.id:
-                continue  # of a task inside, whose own row has it: this task failed, and waits for nothing
-            question_raised(engine, task, question)
-            if question.answered:
-                note(
-                    engine,
-                    events.InterruptAnswered(id=question.id, answer=question.answer, nth=question.nth, by=question.by),
-                )
-                if question.fate:
-                    note(engine, _fate(question))
-            elif question.closed:
-                note(engine, events.InterruptWithdrawn(id=question.id, reason=question.closed))
+        for event in questions.standing(task):
+            note(engine, event)
     if over:
         ended(engine, task)
     return engine.swap_log(kept) or []
@@ -330,49 +292,15 @@ def failures(engine: RunState) -> None:
 
 
 def raised(engine: RunState, task: Task) -> None:
-    """Log the open questions of *task*, which pauses, unless they were logged before; first the fates of older ones."""
-    if task.node.child is None:  # a nested graph logs the fates of its own questions
-        fates(engine, task)
-    for question in task.open_interrupts():
-        # The entries of a nested graph are written with its parent's commit (R17). Until then each enclosing graph
-        # logs the question too, once for its own path, so that the journal has it when the run pauses.
-        if task.node.child is None:
-            known, question.logged = question.logged, True
-        else:  # one entry for each path
-            known, question.told = engine.path in question.told, question.told | {engine.path}
-        if not known:
-            question_raised(engine, task, question)
+    """Log the open questions of *task*, which pauses, and what became of older ones, unless that was logged before."""
+    for event in questions.questions_to_log(task):
+        note(engine, event)
 
 
 def raised_after(engine: RunState) -> None:
     """Log the open questions of `interrupt_after` that were not logged before, once the superstep is held by them."""
-    for question in engine.after:
-        if question.open and not question.logged:
-            question.logged = True
-            task = next(task for task in engine.tasks if task.id == question.task_id)
-            question_raised(engine, task, question)
-
-
-def question_raised(engine: RunState, task: Task, question: OpenInterrupt) -> None:
-    """Log that *task* asked *question*."""
-    note(
-        engine,
-        events.InterruptRaised(
-            id=question.id,
-            task=task.id,
-            node=question.node,
-            payload=question.payload,
-            key=question.key,
-            answer_type=question.answer_type,
-            expires_at=question.expires_at,
-            usage=task.extra.usage if task.extra else None,
-            kind=question.kind,
-            version=question.version,
-            stale=question.stale,
-            default=None if question.default is UNSET else question.default,
-            has_default=question.default is not UNSET,
-        ),
-    )
+    for event in questions.questions_after_to_log(engine):
+        note(engine, event)
 
 
 def fatigued(engine: RunState, node: NodePlan) -> None:

@@ -14,12 +14,12 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any, final
 
-from graphrt._engine import committing, emit_events, joins, limit_checks, mutation_check, outcome, pausing
+from graphrt._engine import committing, emit_events, joins, limit_checks, mutation_check, outcome, questions
 from graphrt._engine.committed import CommitRecorder
 from graphrt._engine.route import Router
 from graphrt._engine.run_state import RunState
 from graphrt._engine.storability import check_sends
-from graphrt._engine.task import Task
+from graphrt._engine.task import DUE, FAILED, Task
 
 
 @final
@@ -90,9 +90,12 @@ class Engine(RunState):
         `begin` calls this for a run. A fold of the journal calls it directly: the superstep was within its limits then.
         """
         tasks = self.make_tasks()
+        questions.take_known(self)
         for task in tasks:  # also in a fold: the process may have died before the question was shown
             if task.node.pauses and task.node.policy.interrupt_before:
-                outcome.pause_before(self, task)
+                asked = questions.before(self, task)
+                if asked:
+                    outcome.pause(self, task, asked)
         return tasks
 
     def report(self, task: Task, execution: int, reply: Any) -> bool:
@@ -126,16 +129,32 @@ class Engine(RunState):
             emit_events.routed(self, "starved", fired)
         return bool(self.due)
 
-    def answer(self, answers: Mapping[str, Any], *, nth: int = 0, replace: bool = False, by: str = "") -> None:
-        """Take answers by interrupt id; tasks whose questions are all answered are due again.
+    def retry(self) -> None:
+        """Make the failed tasks of the open superstep due again, with all their attempts (R9); for `resume`, too."""
+        for task in self.tasks:
+            extra = task.extra
+            # By the failure too: a failed task is due already if staged questions and answers of it were applied.
+            if task.status == FAILED or (task.status == DUE and extra is not None and extra.failure is not None):
+                if task.status == FAILED:
+                    task.again()
+                extra = task.more()
+                task.attempt, extra.failure = 1, None
+                extra.retried += 1  # by this count, `ctx.wait` looks again at a child thread that had failed
+                questions.ask_anew(extra)  # questions whose expiry or answer made the node fail
+
+    def answer(self, answers: Mapping[str, Any], *, by: str = "", replace: bool = False) -> None:
+        """Answer questions by id, in the order given, and log that; tasks without an open question are due again.
 
         Args:
-            nth: Number of the answer among those of its task, when a journalled one is applied; 0 for a new one.
-            replace: Let these answers replace earlier ones.
-            by: What gives them, as in `OpenInterrupt.by`; empty for a person.
+            by: What gives the answers, as in `OpenInterrupt.by`; empty for a person.
+            replace: Let these answers replace earlier ones, which a resume of a failed thread does (R10).
         """
-        pausing.answer(self, answers, nth=nth, replace=replace, by=by)
+        for id_, answer in answers.items():
+            question = self.questions.get(id_)
+            if question is not None and (question.open or replace):
+                emit_events.note(self, questions.answer_now(self, id_, answer, by))
 
     def withdraw(self, ids: Collection[str], reason: str) -> None:
-        """Close the questions *ids* for a *reason* such as `stale`: they take no answer, and their tasks run again."""
-        pausing.withdraw(self, ids, reason)
+        """Close the questions *ids* for a *reason* such as `stale`, and log that: their tasks run again."""
+        for id_ in ids:
+            emit_events.note(self, questions.withdraw_now(self, id_, reason))

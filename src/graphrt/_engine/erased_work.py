@@ -49,6 +49,9 @@ def erased_work(engine: Engine) -> Iterator[str]:
     for due in (*engine.due, *engine.waiting):
         if due.arg is ERASED:
             yield f"the argument of node {due.node.name!r}"
+    for question in engine.questions.values() if not engine.path else ():  # those of nested graphs included
+        if question.payload is ERASED or question.answer is ERASED:
+            yield f"question {question.id!r} or its answer"
     for task in engine.tasks:
         yield from _of_task(task)
 
@@ -62,13 +65,8 @@ def _of_task(task: Task) -> Iterator[str]:
     extra = task.extra
     if extra is None:
         return
-    # `answers_ahead`: answers that are kept for a nested graph which begins anew in a fork and asks again.
-    kept = (*extra.effects.values(), *(answer for answer, _ in extra.answers_ahead.values()))
-    if any(value is ERASED for value in kept):  # not `in`, which calls `__eq__` of the user's objects
+    if any(value is ERASED for value in extra.effects.values()):  # not `in`, which calls `__eq__` of the user's objects
         yield f"an effect of task {task.id}"
-    for question in extra.interrupts:
-        if question.payload is ERASED or question.answer is ERASED:
-            yield f"question {question.id!r} or its answer"
     child = extra.child
     if child is not None:
         yield from (

@@ -14,11 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from graphrt import events
-from graphrt._engine import outcome
+from graphrt._engine import outcome, questions
 from graphrt._engine.child_threads import heard, of_nested, started
 from graphrt._engine.edit import edit, folded_in, say
 from graphrt._engine.emit_events import Logged
-from graphrt._engine.evolve_questions import FATES, SIGNALS, answered, fated, hold, raised, raised_after
 from graphrt._engine.fold import FoldError, applied, fold
 from graphrt._engine.model_calls import ModelEvent
 from graphrt._engine.pending_as_data import due_again, held_task, present_node, set_joins
@@ -121,13 +120,12 @@ def _alone(engine: Engine, done: events.TaskSucceeded, commit: events.SuperstepC
 def evolve(engine: Engine, event: events.Event | events.StateSaved, *, journalled: bool = True) -> None:
     """Apply one event; see `evolve_all`. An event that changes no state, such as `RunCompleted`, is passed over."""
     if isinstance(event, events.InterruptRaised):
-        if engine.held:
-            raised_after(engine, event, journalled=journalled)
-        else:
-            raised(_task(engine, event.task), event, journalled=journalled)
-            _used(_task(engine, event.task), event.usage)
-    elif isinstance(event, FATES):
-        fated(engine, event, journalled=journalled)
+        task = None if engine.held else _task(engine, event.task)
+        questions.raised(engine, task, event, journalled=journalled)
+        if task is not None:
+            _used(task, event.usage)
+    elif event.__class__ in questions.APPLY:
+        questions.APPLY[event.__class__](engine, event, journalled=journalled)
     else:
         apply = _APPLY.get(event.__class__)
         if apply is not None:
@@ -231,6 +229,25 @@ def _routed(engine: Engine, event: events.TasksRouted) -> None:
     set_joins(engine, event.joins)
 
 
+def _signal_received(engine: Engine, event: events.SignalReceived) -> None:
+    """Let a signal, which another process posted to the thread, wait until a node takes it by `ctx.receive` (R22)."""
+    engine.receive(event.id, event.name, event.value)
+
+
+def _signal_taken(engine: Engine, event: events.SignalTaken) -> None:
+    """Remove a signal that was taken; the answer to the question is an event of its own."""
+    engine.take_signal(event.id)
+
+
+def _hold(engine: Engine, waiting: Sequence[str]) -> None:
+    """Hold the folded superstep: its routers wait for the answers to the `interrupt_after` questions of some tasks.
+
+    Args:
+        waiting: Ids of these tasks, `path/superstep.index:node`, as the journal has them.
+    """
+    engine.hold([questions.question_after(engine, task) for task in waiting])
+
+
 def _forked(engine: Engine, event: events.ThreadForked) -> None:
     """Begin with the state that the source of this fork had: the first entry of a fork has all of it."""
     restore(engine, event.state)
@@ -279,7 +296,7 @@ def restore(engine: Engine, saved: events.StateSaved) -> None:
             task.updates = ()  # folded before the snapshot was taken
             if task.extra is not None:
                 task.extra.usage = None  # and counted in `saved.usage`
-        hold(engine, saved.after)
+        _hold(engine, saved.after)
 
 
 def _task(engine: Engine, task_id: str) -> Task:
@@ -347,7 +364,7 @@ def _commit(engine: Engine, event: events.SuperstepCommitted) -> None:
     if engine.recorder is not None:
         engine.recorder.record_all(tasks, folded.undo)
     if event.after:
-        hold(engine, event.after)
+        _hold(engine, event.after)
         return
     engine.close_superstep()
     engine.due = _due(engine, event)
@@ -384,11 +401,12 @@ _APPLY: Final[Mapping[Any, Callable[[Engine, Any], None]]] = {
     events.ModelReplied: _model_event, events.RepliesDiscarded: _model_event, events.ReplyStopped: _model_event,
     events.UsageRecorded: _model_event,
     events.EffectRecorded: _effect_recorded, events.EffectStarted: _effect_started,
-    events.InterruptAnswered: answered, events.RunResumed: _resumed, events.RunStarted: _started,
+    events.RunResumed: _resumed, events.RunStarted: _started,
     events.StateSaved: restore, events.SuperstepAbandoned: _abandoned, events.SuperstepCommitted: _commit,
     events.TaskFailed: _failed, events.TaskRetried: _retried, events.TaskSucceeded: _succeeded,
     events.TasksRouted: _routed, events.ThreadForked: _forked, events.ThreadMigrated: _migrated,
-    events.ThreadStarted: _thread_started, events.ThreadUpdated: _updated, **SIGNALS,
+    events.ThreadStarted: _thread_started, events.ThreadUpdated: _updated,
+    events.SignalReceived: _signal_received, events.SignalTaken: _signal_taken,
 }
 """The function that applies an event, by its class."""
 CHANGE_NOTHING: Final = frozenset({

@@ -18,7 +18,6 @@ from graphrt._engine import emit_events
 from graphrt._engine.child_threads import waiting_for
 from graphrt._engine.engine import Engine
 from graphrt._engine.open_interrupt import BY_THREAD, NOT_FOR_PEOPLE, SIGNAL
-from graphrt._engine.pausing import answer_number
 from graphrt._plan.fields import own
 
 What: TypeAlias = Literal["cancel", "signal", "answers", "input", "ended", "task"]
@@ -59,7 +58,7 @@ def take_letters(engine: Engine, letters: Iterable[Letter]) -> list[int]:
             _answer(engine, letter)
         elif letter.what == "ended":
             # The answer is None: it makes the task run again, and `ctx.wait` then looks how the child ended.
-            _answered(engine, dict.fromkeys(waiting_for(engine, told["thread"])), by=BY_THREAD)
+            engine.answer(dict.fromkeys(waiting_for(engine, told["thread"])), by=BY_THREAD)
         else:  # a request to cancel, an input, or the report of a worker
             continue
         places.append(letter.place)
@@ -76,7 +75,7 @@ def _answer(engine: Engine, letter: Letter) -> None:
     if not given:
         drop(engine, letter, "no question that it answers was open any more")
         return
-    _answered(engine, given)
+    engine.answer(given)
 
 
 def drop(engine: Engine, letter: Letter, reason: str) -> None:
@@ -103,18 +102,6 @@ def deliver(engine: Engine) -> bool:
             continue
         engine.take_signal(found[0])
         emit_events.note(engine, events.SignalTaken(id=found[0], interrupt=question.id))
-        _answered(engine, {question.id: found[2]})
+        engine.answer({question.id: found[2]})
         given = True
     return given
-
-
-def _answered(engine: Engine, answers: Mapping[str, Any], *, by: str = "") -> None:
-    """Give *answers*, by interrupt id, to open questions and log them; tasks that have all their answers become due.
-
-    Args:
-        by: What gives them: empty for a person or a signal, BY_THREAD for the end of a child thread.
-    """
-    engine.answer(answers, by=by)
-    for id_, answer in answers.items():
-        event = events.InterruptAnswered(id=id_, answer=own(answer), nth=answer_number(engine, id_), by=by)
-        emit_events.note(engine, event)

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from graphrt import _retry_policy as retry
 from graphrt._cancellations import failures
 from graphrt._codec import NotStorable
-from graphrt._engine import mutation_check, pausing
+from graphrt._engine import mutation_check, questions
 from graphrt._engine.failures import mark
 from graphrt._engine.open_interrupt import OpenInterrupt
 from graphrt._engine.redacting import redacted_error
@@ -33,7 +33,6 @@ from graphrt._engine.task import (
     DUE,
     FAILED,
     HANDLED,
-    PAUSED,
     RUNNING,
     Asked,
     Due,
@@ -169,9 +168,7 @@ def _returned(engine: RunState, task: Task, reply: Interrupt) -> None:
     base = f"returned{sum(question.answered for question in asked)}"
     version = 1 + sum(question.base == base for question in asked)
     key = base if version == 1 else f"{base}:{version}"
-    question = OpenInterrupt(
-        f"{engine.interrupt_prefix(task)}{key}", key, task.node.name, reply.payload, version=version
-    )
+    question = questions.new(engine, task, key, reply.payload, version=version)
     question.expires_at = reply.expires_at
     try:
         question.answer_type = answer_type(engine, task, reply.answer_type)
@@ -341,36 +338,12 @@ def _type(whole: Field) -> str:
     return describe(whole.annotation)
 
 
-def pause(engine: RunState, task: Task, questions: list[OpenInterrupt], child: Any = None) -> None:
-    """Let *task* wait for the answers to *questions*; without a thread it fails (R10).
-
-    Args:
-        questions: What the task asks, in order. Those of a nested graph are shared with the tasks inside that ask them;
-            a question of `ctx.interrupt` is on the task already and may be left out.
-        child: The engine of the nested graph whose questions these are, kept for the resume; None for a node that asks
-            itself.
-    """
+def pause(engine: RunState, task: Task, asked: list[OpenInterrupt], child: Any = None) -> None:
+    """Let *task* wait for the answers to what it *asked*; without a thread it fails (R10). See `questions.pause`."""
     if engine.thread is None:  # final: neither a retry nor an `on_error` node could get an answer
-        _fail(task, pausing.no_thread(engine, task), None, raise_as_is=True, final=True)
-        return
-    extra = task.more()
-    known = {question.id: question for question in extra.interrupts}
-    if child is None:
-        extra.interrupts += [question for question in questions if question.id not in known]
-        task.status = PAUSED
-        return
-    for question in questions:
-        before = known.get(question.id)
-        if before is not None:  # read from the journal: keep which enclosing graphs have an entry of it (`told`)
-            question.told |= before.told
-        # In a fork the nested graph begins anew, and asks again what was answered already (decision 0027).
-        if question.id in extra.answers_ahead:
-            answer, question.by = extra.answers_ahead[question.id]
-            question.answered, question.answer = True, own(answer)
-    extra.child, extra.interrupts = child, [*pausing.left_with(task), *questions]
-    task.status = PAUSED
-    if any(question.answered for question in questions):
-        pausing.unpause(task)
+        _fail(task, questions.no_thread(engine, task), None, raise_as_is=True, final=True)
+    else:
+        questions.pause(task, asked, child)
 
 
 def _fail(
@@ -396,7 +369,7 @@ def _fail(
     extra = task.more()
     # The next attempt asks the open questions again. Those of a nested graph (`child`) are of its tasks, and stay.
     if extra.child is None:
-        extra.interrupts = [question for question in extra.interrupts if not question.open]
+        questions.drop_open(task)
     mark(task.engine, task, error, raise_as_is=raise_as_is)
     policy = node.policy.retry
     if policy is not None and again and not final and task.attempt < policy.attempts:
@@ -420,13 +393,6 @@ def _fail(
     task.goto = None
     task.status = HANDLED if node.on_error is not None and not final else FAILED
     task.updates = spending(task.engine, task) if task.status == HANDLED else ()  # its model calls are paid
-
-
-def pause_before(engine: RunState, task: Task) -> None:
-    """Pause *task* before its node runs (`interrupt_before`), when its superstep opens."""
-    node = task.node.name
-    question = OpenInterrupt(f"{engine.interrupt_prefix(task)}before", "before", node, {"before": node}, kind="before")
-    pause(engine, task, [question])
 
 
 def failed_with(engine: RunState, error: BaseException) -> bool:

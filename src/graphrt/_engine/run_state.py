@@ -22,7 +22,7 @@ from graphrt._engine.child_ids import is_child
 from graphrt._engine.chosen_nodes import node_for
 from graphrt._engine.join_state import JoinKey, JoinState
 from graphrt._engine.ownership import CONTAINERS
-from graphrt._engine.task import DONE, DUE, FAILED, HANDLED, PAUSED, Due, Task
+from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, Due, Task
 from graphrt._plan.fields import Field
 from graphrt._plan.quoting import tells
 from graphrt._plan.state import Values
@@ -91,6 +91,7 @@ class RunState:
         "parent",
         "path",
         "plan",
+        "questions",
         "recorder",
         "redactor",
         "reducer",
@@ -197,6 +198,9 @@ class RunState:
         """Whether the open superstep is folded and committed, and its routers and joins wait for answers to `after`."""
         self.after: list[OpenInterrupt] = []
         """Questions of `interrupt_after`, in task order."""
+        self.questions: dict[str, OpenInterrupt] = {}
+        """All questions of the open superstep at the top by id, in the order in which they were asked; one dict for a
+        thread and its nested graphs."""
         self.entering: bool = False
         """Whether the router of START has not been called yet."""
         self.asked: Any = None
@@ -256,7 +260,7 @@ class RunState:
             kept: As the attribute; the dict is shared by all nested graphs of the thread.
             designed: Whether the argument of a Send chose the graph.
         """
-        self.kept = kept
+        self.kept, self.questions = kept, parent.questions
         self.designed = designed or parent.designed
         self.run_id, self.unstorable = parent.run_id, parent.unstorable  # one dict: a warning once for each field
         self.depth = parent.depth + 1
@@ -471,6 +475,10 @@ class RunState:
             return [question for question in self.after if question.open]
         return [question for task in self.tasks if task.status == PAUSED for question in task.open_interrupts()]
 
+    def know(self, question: OpenInterrupt) -> None:
+        """Add a question of the open superstep."""
+        self.questions[question.id] = question
+
     def receive(self, id: str, name: str, value: Any) -> None:
         """Let a signal wait until a node takes it."""
         self.signals = (*self.signals, (id, name, value))
@@ -482,12 +490,17 @@ class RunState:
     def hold(self, after: list[OpenInterrupt]) -> None:
         """Hold the folded superstep open until the `interrupt_after` questions *after* are answered."""
         self.held, self.after = True, after
+        if not self.path:
+            self.questions.clear()
+        self.questions.update((question.id, question) for question in after)
         self.dirty.clear()  # the outcomes are committed, so nothing is left to stage
 
     def close_superstep(self) -> None:
         """Remove the open superstep: it was committed and routed, or is given up."""
         self.waiting, self.tasks = [], []
         self.held, self.after = False, []
+        if not self.path:  # those of a nested graph are kept until the commit at the top, for a fork
+            self.questions.clear()
         self.dirty.clear()
 
     def take(self, values: Values, written: Iterable[str]) -> None:
@@ -505,19 +518,6 @@ class RunState:
         """Have *task* staged anew, if tasks are staged: the flow stages all of `dirty` the next time."""
         if self.staging:
             self.dirty[task] = None
-
-    def retry(self) -> None:
-        """Make the failed tasks of the open superstep due again, with all their attempts (R9); for `resume`, too."""
-        for task in self.tasks:
-            extra = task.extra
-            # By the failure too: a failed task is due already if staged questions and answers of it were applied.
-            if task.status == FAILED or (task.status == DUE and extra is not None and extra.failure is not None):
-                if task.status == FAILED:
-                    task.again()
-                extra = task.more()
-                task.attempt, extra.failure = 1, None
-                extra.retried += 1  # by this count, `ctx.wait` looks again at a child thread that had failed
-                extra.ask_anew()  # questions whose expiry or answer made the node fail
 
     def pending(self) -> tuple[str, ...]:
         """Return the names of the nodes whose tasks are unfinished, else of those that are due, in task order."""

@@ -17,12 +17,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from graphrt._engine.model_calls import ModelCall, ModelCalls
-from graphrt._engine.open_interrupt import BY_EXPIRY, EXPIRED, FAILED_TASK, OpenInterrupt
 from graphrt._plan.fields import own
 from graphrt._plan.tables import NodePlan
 from graphrt.errors import TaskFailure
 
 if TYPE_CHECKING:
+    from graphrt._engine.open_interrupt import OpenInterrupt
     from graphrt._engine.run_state import RunState
     from graphrt.events import ThreadStarted, Usage
 
@@ -82,7 +82,6 @@ class Extra:
     __slots__ = (
         "advice",
         "answers",
-        "answers_ahead",
         "child",
         "delay_s",
         "edited",
@@ -113,9 +112,6 @@ class Extra:
         """Questions in the order in which they were first asked, also answered and closed ones."""
         self.answers: int = 0
         """Number of answers that the task was given."""
-        self.answers_ahead: dict[str, tuple[Any, str]] = {}
-        """Answers, with what gave them (as in `OpenInterrupt.by`), by interrupt id: those that the thread has for the
-        task and for its nested graph. In a fork, the nested graph begins anew and asks again (decision 0027)."""
         self.effects: dict[str, Any] = {}
         """Results of effects by key: `name#n` for `ctx.effect`, `tool/...` for tools of agents, `thread/...` for the
         ends of child threads."""
@@ -170,18 +166,6 @@ class Extra:
         if models is None:
             models = self.models = ModelCalls()
         return models
-
-    def ask_anew(self) -> None:
-        """Discard the answers that made the task fail: its next execution asks these questions anew.
-
-        They are those by which it learned that a question had expired, and "fail" to one about changed arguments. For
-        `retry` of a failed thread. The fate is logged with the next events of the task.
-        """
-        for question in self.interrupts:
-            if question.by == BY_EXPIRY and question.current:
-                question.fate, question.fate_told = EXPIRED, False
-            elif question.answered and question.answer == "fail" and question.current and question.of_change:
-                question.fate, question.fate_told = FAILED_TASK, False
 
 
 @final

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import evolve
-from graphrt._engine.queued import leave
+from graphrt._engine.questions import leave
 from graphrt._engine.task import Task
 from graphrt._flows.deadlines import Ends
 from graphrt._flows.effects import NOW, Control, Flow

@@ -15,17 +15,16 @@ as not journalled, and are still to be logged. For the terms, see docs/glossary.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
 
 from graphrt._engine import emit_events
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import evolve_all
-from graphrt._engine.evolve_questions import local_id
 from graphrt._engine.model_calls import ModelEvent
 from graphrt._engine.outcome import MARKERS
-from graphrt._engine.pausing import left_with, may_go_on
+from graphrt._engine.questions import left_with, local_id, may_go_on
 from graphrt._engine.task import DONE, DUE, FAILED, HANDLED, PAUSED, Task
 from graphrt._flows.child import child_again, child_of
 from graphrt._flows.kept import KEPT, kept_in
@@ -34,8 +33,6 @@ from graphrt._plan.state_reducer import WHOLE
 from graphrt.commands import ERASED
 from graphrt.errors import GraphrtError
 from graphrt.events import (
-    AnswerDiscarded,
-    AnswerUsed,
     EffectRecorded,
     EffectStarted,
     InterruptAnswered,
@@ -59,21 +56,12 @@ Staged = Mapping[str, Sequence[Logged]]
 """
 
 
-def restore_open(
-    engine: Engine,
-    staged: Staged,
-    answers: Mapping[str, InterruptAnswered],
-    withdrawn: Mapping[str, str],
-    fates: Collection[str],
-    told: Sequence[str],
-) -> None:
+def restore_open(engine: Engine, staged: Staged, told: Sequence[str]) -> None:
     """Restore the open superstep of *engine*, whose journal has been folded; called when a thread is loaded.
 
     Args:
-        staged: What the store has staged for the thread.
-        answers: Answers by question id that were journalled since the last commit.
-        withdrawn: Reasons by question id of questions that were withdrawn since the last commit.
-        fates: Ids of questions whose answers were journalled as used or discarded since the last commit.
+        staged: What the store has staged for the thread. It may be older than what the journal says of a question:
+            then it changes nothing (`_engine.questions`).
         told: Paths of the events of nested graphs that were journalled since the last commit, one for each event. These
             events are staged as well, and must not be journalled a second time.
 
@@ -81,19 +69,7 @@ def restore_open(
         LookupError, ValueError, TypeError: The staged events do not fit the graph.
     """
     if staged:
-        kept = kept_in(staged)
-        # Staged rows may be older than an answer or a withdrawal: both are applied once more, on top of them.
-        _restore(engine, staged, kept, told)
-        for id_, event in answers.items():
-            # `nth`: its number among the answers of the task. `by`: empty for a person, else for instance a timer.
-            engine.answer({id_: event.answer}, nth=event.nth, by=event.by)
-        for id_, reason in withdrawn.items():
-            engine.withdraw({id_}, reason)
-        for task in engine.tasks:
-            # The journal may have the fate of an answer, and only a staged row its question. The mark keeps the fate
-            # from being journalled twice.
-            for question in task.extra.interrupts if task.extra is not None else ():
-                question.fate_told = question.fate_told or question.id in fates
+        _restore(engine, staged, kept_in(staged), told)
 
 
 def _restore(engine: Engine, staged: Staged, kept: dict[str, Sequence[Logged]], told: Sequence[str]) -> None:
@@ -172,23 +148,18 @@ def _check_updates(engine: Engine, task: Task) -> None:
 
 
 def _up_to_date(task: Task, logged: Sequence[Logged]) -> Sequence[Logged]:
-    """Return the staged events of *task*, without outcome and fate of an answer if the journal has a newer answer.
+    """Return the staged events of *task*, without its outcome if the journal has a newer answer than these events.
 
     A person replaced the answer because the task failed, or its outcome could not be folded or routed (R10). The run
     ended before the task ran again and was staged anew.
     """
-    if task.extra is None or task.node.child is not None:  # questions of a nested graph are those of its tasks
-        return logged
-    answers = [event for _, event in logged if isinstance(event, InterruptAnswered)]
-    given = {local_id(task.engine, event.id): event.nth for event in answers}
-    replaced = {one.id for one in task.extra.interrupts if one.nth > given.get(one.id, one.nth)}
-
-    def outdated(event: Any) -> bool:
-        if isinstance(event, (AnswerUsed, AnswerDiscarded)):
-            return local_id(task.engine, event.id) in replaced
-        return isinstance(event, (TaskSucceeded, TaskFailed))
-
-    return [one for one in logged if not outdated(one[1])] if replaced else logged
+    known = task.engine.questions
+    for _, event in logged:
+        if isinstance(event, InterruptAnswered):
+            question = known.get(local_id(task.engine, event.id))
+            if question is not None and question.nth > event.nth:
+                return [one for one in logged if not isinstance(one[1], (TaskSucceeded, TaskFailed))]
+    return logged
 
 
 def _forget(task: Task) -> None:
@@ -211,19 +182,12 @@ def _restore_child(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]]
     extra = task.more()
     extra.child = child
     extra.usage = None  # `nested` computes it again from the child
-    open_ = child.open_interrupts()
-    asked = {question.id: question for question in extra.interrupts}
-    for question in open_:
-        known = asked.get(question.id)
-        if known is not None:  # the parent's entries have it too, and know more of it
-            question.told |= known.told  # the graphs that have journalled it
-            question.stale = question.stale or known.stale  # the state was edited after it was asked
     # `left_with`: questions with which the task itself was left to a queue. All others belong to its nested graph.
-    extra.interrupts = [*left_with(task), *open_]
+    extra.interrupts = [*left_with(task), *child.open_interrupts()]
     # It may run if its nested graph has something to do before a person must answer. If a task of that graph failed
     # beside one that asks, it has failed too, and `retry` runs it. If it has not, the process died after such a retry,
     # or before the failure was journalled: then it runs again, unless it was left to a queue.
-    if may_go_on(task, child):
+    if may_go_on(task):
         task.status = DUE
     elif task.status != FAILED:
         has_failed = any(one.status == FAILED for one in child.tasks)

@@ -213,8 +213,8 @@ def _drive(engine: Engine, control: Control) -> Flow:
         if _must_stop(engine, control):  # a halt or a hand-over was requested; `run` tells them apart
             return CANCELLED
         # The fast path publishes no starts of tasks (`control.live`). It does not give tasks of a nested graph the
-        # effects and answers that a fork kept for them (`engine.kept`).
-        call = None if control.live or engine.kept else fast_path.begin(engine)
+        # effects and answers that a fork kept for them (`engine.kept`), nor answers that entries had for their questions.
+        call = None if control.live or engine.kept or engine.questions else fast_path.begin(engine)
         if call is not None:
             if engine.log:
                 yield from _flush(engine)

@@ -335,8 +335,8 @@ _FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
     (22, events.RunCancelled, (("reason", TEXT), ("folded", CHECKSUMS), ("threads", TEXTS))),
     (23, events.InterruptExpired, (("id", TEXT),)),
     (24, events.InterruptWithdrawn, (("id", TEXT), ("reason", TEXT))),
-    (25, events.AnswerUsed, (("id", TEXT), ("reworded", FLAG), ("payload", VALUE))),
-    (26, events.AnswerDiscarded, (("id", TEXT), ("reason", TEXT))),
+    (25, events.AnswerUsed, (("id", TEXT), ("reworded", FLAG), ("payload", VALUE), ("nth", INT))),
+    (26, events.AnswerDiscarded, (("id", TEXT), ("reason", TEXT), ("nth", INT))),
     (
         27,
         events.SuperstepAbandoned,

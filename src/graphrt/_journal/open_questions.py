@@ -19,7 +19,6 @@ from pydantic_core import from_json
 from graphrt import events
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.open_interrupt import SIGNAL, TASK, OpenInterrupt
-from graphrt._engine.questions import all_questions
 from graphrt._plan.fields import is_mapping
 from graphrt.commands import UNSET
 from graphrt.errors import StoreError
@@ -99,9 +98,9 @@ class Listing:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         # Only tasks of an open superstep ask. A worker's report closes the question of a task when it is loaded, while
-        # the store still lists it; `all_questions` has closed ones, too.
+        # the store still lists it; `Engine.questions` has closed ones, too.
         self._asks = bool(engine.tasks) and (
-            bool(engine.open_interrupts()) or any(question.kind == TASK for question in all_questions(engine))
+            bool(engine.open_interrupts()) or any(question.kind == TASK for question in engine.questions.values())
         )
         """Whether the store may list open questions, so that an empty list must be written once none is left."""
 

@@ -20,20 +20,6 @@ if TYPE_CHECKING:
     from graphrt._journal.thread_fold import Fold
 
 
-def waits(fold: Fold) -> set[tuple[str, int]]:
-    """Return (task, version) of the tasks that wait for a queue according to the journal, which *fold* has folded.
-
-    `fold.asked` has all questions of the open superstep, by id; it is cleared when the superstep commits. A question of
-    the kind `TASK` takes no answer. It is withdrawn when a worker has reported that the task ended, or by an edit.
-    """
-    found: set[tuple[str, int]] = set()
-    for id_, event in fold.asked.items():
-        if event.kind == TASK and id_ not in fold.withdrawn:
-            # The id of the question is `thread/task#key`, and ids of threads have no slash.
-            found.add((id_.partition("/")[2].removesuffix(f"#{event.key}"), event.version))
-    return found
-
-
 def merged(fold: Fold, known: dict[str, Sequence[Logged]], letters: Iterable[Report]) -> Reported:
     """Put what *letters* report into *known*, the staged events by key, and return what that comes to.
 
@@ -45,7 +31,10 @@ def merged(fold: Fold, known: dict[str, Sequence[Logged]], letters: Iterable[Rep
         StoreError: A body is damaged.
     """
     result = Reported()
-    waiting = waits(fold)
+    # (task, version) of the tasks that wait for a queue according to the journal. A question of the kind TASK takes no
+    # answer. It is withdrawn when a worker has reported that the task ended, or by an edit.
+    asked = fold.engine.questions.values()
+    waiting = {(one.task_id, one.version) for one in asked if one.kind == TASK and one.open}
     counts: dict[tuple[str, int], int] = {}
     for letter in letters:
         about = letter.task, letter.version

@@ -18,7 +18,6 @@ from graphrt._engine.edit import status_after
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import evolve_all
-from graphrt._engine.evolve_questions import local_id
 from graphrt._journal.batch import STATUS, Batch, last_cause
 from graphrt._journal.reader import Reader, check_unsealed, lacking
 from graphrt._journal.thread_meta import name_after
@@ -62,14 +61,11 @@ class Fold:
     """
 
     __slots__ = (
-        "answers",
-        "asked",
         "cause",
         "chain",
         "engine",
         "erasures",
         "error",
-        "fates",
         "fingerprint",
         "left",
         "measured",
@@ -86,7 +82,6 @@ class Fold:
         "steps_at",
         "tail",
         "verdict",
-        "withdrawn",
     )
 
     def __init__(
@@ -112,15 +107,6 @@ class Fold:
         """Seed of the last run; None before the first."""
         self.fingerprint: str = ""
         """Fingerprint of the graph that the thread was last driven with."""
-        self.answers: dict[str, events.InterruptAnswered] = {}
-        """Answers since the last commit, by the id of the question. Entries of a copy name its source in such ids; here
-        they are converted to this thread (`local_id`)."""
-        self.asked: dict[str, events.InterruptRaised] = {}
-        """Questions since the last commit of a superstep, by the same ids; answered and withdrawn ones stay here."""
-        self.withdrawn: dict[str, str] = {}
-        """Reasons of the questions that were withdrawn since the last commit, by the same ids."""
-        self.fates: set[str] = set()
-        """Questions whose answers were journalled as used or discarded since the last commit, by the same ids."""
         self.nested: list[str] = []
         """Path of each nested entry since the last commit: what the journal has of the open superstep already, so that
         it is not journalled again when that is restored."""
@@ -262,7 +248,7 @@ class Fold:
         self.seq = seq - 1
 
     def _note(self, event: Any, seq: int) -> None:
-        """Set what an entry of the top graph says about status, run, questions and answers."""
+        """Set what an entry of the top graph says about status and run."""
         kind = event.__class__
         status = STATUS.get(kind)
         if status is not None:
@@ -273,19 +259,9 @@ class Fold:
             self.steps_at = seq
         # `TasksRouted` after answered `interrupt_after` questions ends the wait of a superstep that has committed.
         if kind in SETTLES or (kind is events.TasksRouted and event.reason == "answered"):
-            self.answers, self.asked, self.withdrawn, self.fates, self.nested = {}, {}, {}, set(), []
+            self.nested = []
         if kind is events.RunStarted:
             self.seed, self.fingerprint = event.seed, event.fingerprint
-        elif kind is events.InterruptAnswered:
-            id_ = local_id(self.engine, event.id)
-            self.answers[id_] = event
-            self.fates.discard(id_)  # it may replace an answer that was used
-        elif kind is events.AnswerUsed or kind is events.AnswerDiscarded:
-            self.fates.add(local_id(self.engine, event.id))
-        elif kind is events.InterruptWithdrawn:
-            self.withdrawn[local_id(self.engine, event.id)] = event.reason
-        elif kind is events.InterruptRaised:
-            self.asked[local_id(self.engine, event.id)] = event
         elif kind is events.ThreadForked:
             saved = event.state
             self._stand(saved, seq)

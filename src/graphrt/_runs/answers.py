@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from graphrt._engine.engine import Engine
 from graphrt._engine.open_interrupt import EXPIRED, NOT_FOR_PEOPLE, TASK, THREAD, TIMER, OpenInterrupt
-from graphrt._engine.questions import all_questions, effects_after, replaceable
+from graphrt._engine.questions import effects_after, replaceable
 from graphrt._engine.task import Task
 from graphrt._plan.fields import is_mapping
 from graphrt._plan.state import explain, short
@@ -162,12 +162,12 @@ def _unknown(engine: Engine, id_: Any, asked: str, ids: tuple[str, ...]) -> Inpu
         asked: The questions that can be answered, as text.
         ids: The ids of these questions, 1 or more.
     """
-    found = next((question for question in all_questions(engine) if question.id == id_), None)
+    found = engine.questions.get(id_)
     what = f"No open interrupt has the id {short(id_)}"
     if found is not None and found.answered:
         what = f"Interrupt {id_} was answered already"
     elif found is not None:
-        what = f"Interrupt {id_} takes no answer any more: it was withdrawn ({found.closed})"
+        what = f"Interrupt {id_} takes no answer any more: it was withdrawn ({found.reason})"
     elif _is_over(engine, id_):
         what = f"Interrupt {id_} takes no answer any more: its superstep has ended"
     return UNKNOWN_INTERRUPT(

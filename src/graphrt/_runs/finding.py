@@ -15,8 +15,8 @@ from typing import Any
 
 from graphrt import events
 from graphrt._engine import emit_events
-from graphrt._engine.evolve_questions import local_id
 from graphrt._engine.open_interrupt import TASK, THREAD, TIMER
+from graphrt._engine.questions import local_id
 from graphrt._journal.leases import give_back, take
 from graphrt._journal.open_questions import asked, labels_after, listed
 from graphrt._journal.reader import WORLD

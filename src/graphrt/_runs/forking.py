@@ -19,6 +19,7 @@ from graphrt._codec import NotStorable
 from graphrt._engine import emit_events
 from graphrt._engine.child_threads import waiting_for
 from graphrt._engine.open_interrupt import THREAD
+from graphrt._engine.questions import journalled
 from graphrt._engine.snapshot_data import saved
 from graphrt._engine.storability import not_storable
 from graphrt._engine.task import DONE, FAILED, HANDLED
@@ -204,40 +205,17 @@ def _begin_fork(
     first: list[emit_events.Logged] = [("", forked)]  # the path "" is that of the graph at the top
     if tags:  # a title names one thread, and a fork is another one (decision 0150)
         first.append(("", labelled(config, Labels(None, tags))))
+    # The staged rows hold these questions too, but the next commit removes the rows. Without these entries, a fork of
+    # this fork at an entry before that commit would have answers without questions.
     try:
-        journal.write([*first, *questions(fold, usage=False)], list(staged.items()), status=status, release=True)
+        journal.write(
+            [*first, *(("", event) for event in journalled(engine, usage=False))],
+            list(staged.items()),
+            status=status,
+            release=True,
+        )
     except NotStorable as error:  # results of reducers are not checked (R7), and the first entry of a fork has them
         raise not_storable(engine, None, error, "has a value") from error
-
-
-def questions(fold: Fold, *, usage: bool) -> list[emit_events.Logged]:
-    """Return the journalled questions of the open superstep that are open or answered, each followed by its answer.
-
-    Questions of tasks that an edit marked as finished are left out.
-
-    Args:
-        usage: Whether they keep what the task's model calls had used when it asked. Those of a fork were calls of its
-            source.
-
-    The staged rows hold these questions too, but the next commit removes the rows. Without these entries, a fork of
-    this fork at an entry before that commit would have answers without questions.
-    """
-    engine = fold.engine
-    open_ = {question.id: question for question in engine.open_interrupts()}
-    # `extra` has what only few tasks have; None for others. An edit can put an outcome in place of a task's own.
-    edited = [task for task in engine.tasks if task.extra is not None and task.extra.edited]
-    # Ids of questions are `thread/task#key`, or `thread/task/inner task#key` in a nested graph.
-    over = tuple(f"{engine.thread}/{task.id}{end}" for task in edited for end in "#/")
-    answers = {id_: event for id_, event in fold.answers.items() if not id_.startswith(over)}
-    found: list[emit_events.Logged] = []
-    for id_, event in fold.asked.items():
-        event = event if usage else replace(event, usage=None)
-        if id_ in open_:  # `stale` says that the state was edited after the question
-            found.append(("", replace(event, stale=open_[id_].stale)))
-        elif id_ in answers:
-            found += [("", event), ("", answers.pop(id_))]
-    # Answers to questions that `asked` does not have are kept all the same.
-    return found + [("", event) for event in answers.values()]
 
 
 def standing_of(fold: Fold, state: events.StateSaved, status: Status) -> events.StateSaved:

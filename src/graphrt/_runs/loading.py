@@ -270,9 +270,7 @@ def open_superstep(fold: Fold, staged: Sequence[tuple[str, Any]], letters: Seque
             from graphrt._journal.taken_reports import merged  # only threads with tasks of queues get such letters
 
             fold.reported = merged(fold, known, letters)  # adds what they report to *known*
-        # The fold has what the journal says of the superstep since the last commit: answers by question, reasons of
-        # withdrawn questions, ids of questions whose answers were used, and paths of events of nested graphs.
-        restore_open(fold.engine, known, fold.answers, fold.withdrawn, fold.fates, fold.nested)
+        restore_open(fold.engine, known, fold.nested)
     # What restoring raises for events that name nodes or fields which the graph lacks, or values that do not fit.
     except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise STAGED_MISFIT(

@@ -22,6 +22,7 @@ from graphrt import events
 from graphrt._codec import NotStorable
 from graphrt._engine import emit_events
 from graphrt._engine.emit_events import Logged
+from graphrt._engine.questions import journalled
 from graphrt._engine.snapshot_data import saved
 from graphrt._engine.storability import not_storable
 from graphrt._engine.task import DONE, HANDLED
@@ -35,7 +36,7 @@ from graphrt._journal.thread_fold import Fold
 from graphrt._plan.fields import ABSENT
 from graphrt._runs.arguments import check_number
 from graphrt._runs.deep_equal import alike
-from graphrt._runs.forking import journal_of, questions, standing_of
+from graphrt._runs.forking import journal_of, standing_of
 from graphrt._runs.labels import labelled, labels_of_head
 from graphrt._runs.loading import begun, folded, start_from, the_store
 from graphrt._runs.run_config import RunConfig
@@ -131,7 +132,7 @@ def _with_open_superstep(config: RunConfig, store: Store, claim: Claim, loaded: 
     labels = labels_of_head(loaded.head)
     if labels != Labels():
         news.append(("", labelled(config, labels)))
-    news += [("", events.HistoryPruned(upto=upto)), *questions(fold, usage=True)]
+    news += [("", events.HistoryPruned(upto=upto)), *(("", event) for event in journalled(fold.engine, usage=True))]
     # What the entries say of unfinished tasks is staged too. The rows of those that have ended are complete.
     open_tasks = [task for task in fold.engine.tasks if task.status not in (DONE, HANDLED)]
     staged = [] if fold.engine.held else [(task.id, emit_events.standing(fold.engine, task)) for task in open_tasks]

@@ -1,7 +1,7 @@
 """Tasks of queues, when the runs of a thread are executed again.
 
 The workers of a queue report the ends of its tasks by mail. The next `RunResumed` takes the reports, and for each task
-an `InterruptWithdrawn` with the reason ENDED follows it, which closes the question. KEY begins the key of such a
+an `InterruptWithdrawn` with the reason ENDED follows it, which closes the question. QUEUE begins the key of such a
 question.
 
 `reexecution` makes the runs of a thread again on a thread in memory, which has no workers. So it runs these tasks
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from graphrt import events
-from graphrt._engine.queued import ENDED, KEY
+from graphrt._engine.open_interrupt import ENDED, QUEUE
 from graphrt._runs import reopen_run
 from graphrt._runs.driving import drive
 from graphrt._runs.run_config import RunConfig
@@ -40,7 +40,7 @@ def reported_again(after: Iterable[Entry], thread: str) -> Callable[[RunConfig],
         if not isinstance(event, events.InterruptWithdrawn) or event.reason != ENDED:
             break
         # The id is `thread/task#queue`, or `thread/task#queue:2` if the task was left waiting a second time.
-        tasks.append(event.id.partition("/")[2].rpartition(f"#{KEY}")[0])
+        tasks.append(event.id.partition("/")[2].rpartition(f"#{QUEUE}")[0])
     if not tasks:
         return None
 

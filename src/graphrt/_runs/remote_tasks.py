@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 from graphrt import events
 from graphrt._drivers.sync import SyncDriver
 from graphrt._engine import emit_events
-from graphrt._engine.open_interrupt import OpenInterrupt
-from graphrt._engine.queued import ENDED, waiting
+from graphrt._engine.open_interrupt import ENDED, WITHDRAWN, OpenInterrupt
+from graphrt._engine.questions import waiting
 from graphrt._engine.run_state import RunState
 from graphrt._engine.task import DONE, DUE, FAILED, RUNNING, Task
 from graphrt._flows.effects import Control
@@ -221,7 +221,7 @@ def _failed(task: Task, error: GraphrtError) -> events.TaskFailed:
 def _close(task: Task, question: OpenInterrupt) -> None:
     """Close the question with which *task* waited, so that the report says it; a failed attempt may have removed it."""
     extra = task.more()
-    question.closed = ENDED
+    question.state, question.reason = WITHDRAWN, ENDED
     if question not in extra.interrupts:
         extra.interrupts.insert(0, question)
 

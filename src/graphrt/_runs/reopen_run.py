@@ -18,12 +18,9 @@ from graphrt import events
 from graphrt._codec import NotStorable
 from graphrt._engine import emit_events
 from graphrt._engine.engine import Engine
-from graphrt._engine.open_interrupt import EXPIRED
-from graphrt._engine.pausing import answer_number
 from graphrt._engine.questions import replaceable
 from graphrt._engine.redacting import redacted_value
 from graphrt._engine.storability import stamp, tracked
-from graphrt._plan.fields import own
 from graphrt._runs import loading, open_run
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.answers import answers_by_id, renewed
@@ -279,18 +276,9 @@ def continued(
     )
     engine.retry()  # the failed tasks of the open superstep are due again
     for question, reason in anew:
-        expired = events.InterruptExpired(id=question.id)
-        emit_events.note(
-            engine, expired if reason == EXPIRED else events.InterruptWithdrawn(id=question.id, reason=reason)
-        )
         engine.withdraw({question.id}, reason)
-    # `answer` takes those of one giver at a time: a person, a timer, a default, an expiry; in the order given (R13).
-    for by in dict.fromkeys(answer.by for answer in answers.values()):
-        given_now = {id_: answer.answer for id_, answer in answers.items() if answer.by == by}
-        engine.answer(given_now, replace=replacing, by=by)
     for id_, (answer, by) in answers.items():
-        nth = answer_number(engine, id_)  # its number among the answers of its task, known once the engine has it
-        emit_events.note(engine, events.InterruptAnswered(id=id_, answer=own(answer), nth=nth, by=by))
+        engine.answer({id_: answer}, by=by, replace=replacing)
     give_children(opened, open_run.begin)
     config.active.add(thread_id, opened.control)
     take_reports(opened, fold.reported)  # last, since it commits; it closes the run if that fails

@@ -18,11 +18,11 @@ from typing import Any
 from graphrt import events
 from graphrt._codec import NotStorable
 from graphrt._engine import emit_events, joins
-from graphrt._engine.edit import folded_in, status_after, unfinished
+from graphrt._engine.edit import folded_in, leave_anew, status_after, unfinished
 from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import evolve
 from graphrt._engine.pending_as_data import due_parts, join_standings
-from graphrt._engine.queued import leave_anew, waiting
+from graphrt._engine.questions import waiting
 from graphrt._engine.route import merged
 from graphrt._engine.run_state import RunState
 from graphrt._engine.steps import target_name
@@ -117,7 +117,9 @@ def _with_stale_questions(engine: RunState) -> Iterator[tuple[RunState, Task]]:
         child: RunState | None = task.extra.child if task.extra is not None else None
         if child is not None:
             yield from _with_stale_questions(child)
-        elif any(question.stale and (engine.path or not question.logged) for question in task.open_interrupts()):
+        elif any(
+            question.stale and (engine.path or engine.path not in question.told) for question in task.open_interrupts()
+        ):
             yield engine, task
 
 

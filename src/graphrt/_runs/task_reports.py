@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from graphrt import events
 from graphrt._engine import emit_events
-from graphrt._engine.open_interrupt import TASK
-from graphrt._engine.questions import all_questions
+from graphrt._engine.open_interrupt import TASK, WITHDRAWN
 from graphrt._flows.effects import Failure
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.run_config import RunConfig
@@ -55,12 +54,9 @@ def take_reports(opened: ActiveRun, reported: Reported | None) -> None:
         return
     engine = opened.engine
     opened.control.failures = {id_: Failure(*failure) for id_, failure in reported.failures.items()}
-    # A report that a task has ended closes its question, for the reason `closed`. `fate_told` says that the journal has
-    # this.
-    for question in all_questions(engine):
-        if question.kind == TASK and question.closed and not question.fate_told:
-            question.fate_told = True
-            emit_events.note(engine, events.InterruptWithdrawn(id=question.id, reason=question.closed))
+    for question in engine.questions.values():  # a report that a task has ended withdraws its question
+        if question.kind == TASK and question.state == WITHDRAWN and not question.end_told:
+            engine.withdraw({question.id}, question.reason)
     for letter in reported.dropped:
         reason = "the task did not wait for it any more"
         emit_events.note(engine, events.LetterDropped(id=letter.id, what="task", reason=reason))

@@ -106,6 +106,8 @@ class AnswerUsed(Word):
 
     id: str
     """Id of the interrupt."""
+    nth: int = 0
+    """Number of the answer, as `InterruptAnswered.nth`."""
     reworded: bool = False
     """Whether the node asked with another payload than the one that was answered."""
     payload: Any = None
@@ -118,6 +120,8 @@ class AnswerDiscarded(Word):
 
     id: str
     """Id of the interrupt."""
+    nth: int = 0
+    """Number of the answer, as `InterruptAnswered.nth`."""
     reason: str
     """Why:
 

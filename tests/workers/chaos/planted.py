@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from graphrt._drivers import context as node_context
-from graphrt._engine import pausing
+from graphrt._engine import questions
 from graphrt._engine.open_interrupt import EXPIRED, TIMER
 from graphrt._runs import due_threads, results
 from graphrt.stores.postgres import PostgresStore, _statements
@@ -64,15 +64,17 @@ def timers_in_memory() -> None:
 
 def moments_anew() -> None:
     """A timer begins anew when something else in its superstep is answered."""
-    real = pausing.answer
+    real = questions.answer_now
 
-    def answer(engine: Any, answers: Any, **options: Any) -> None:
-        real(engine, answers, **options)
-        timers = {one.id for one in engine.open_interrupts() if one.kind == TIMER}
-        pausing.withdraw(engine, timers, EXPIRED)
+    def answer(engine: Any, id_: str, *given: Any) -> Any:
+        event = real(engine, id_, *given)
+        for one in engine.open_interrupts():
+            if one.kind == TIMER:
+                questions.withdraw_now(engine, one.id, EXPIRED)
+        return event
 
-    wrong: Any = pausing
-    wrong.answer = answer
+    wrong: Any = questions
+    wrong.answer_now = answer
 
 
 def timers_early() -> None:
