@@ -50,9 +50,35 @@ START_S = 1_000_000.0
 """What the clock says at first. It moves between verbs only, so that no build depends on how often it reads it."""
 
 
-def mapped(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return an entry of the older build as the present one writes it. Nothing differs yet."""
-    return entry
+def begins_anew(entries: list[dict[str, Any]]) -> bool:
+    """Whether a thread is a fork that begins with answers to questions of a nested graph.
+
+    Such forks are not compared: where the nested graph begins anew, it finds these answers when it asks, by the rules of
+    decision 0057. In the older build it paused first, and then took any answer of the same id (decision 0211).
+    """
+    first = itertools.takewhile(lambda entry: not entry["event"].startswith("run-"), entries)
+    inside = (entry for entry in first if entry["event"] == "interrupt-answered")
+    return any("/" in entry["id"].partition("/")[2] for entry in inside)
+
+
+def mapped(entries: list[dict[str, Any]], present: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the entries of a thread of the older build as the present one writes them.
+
+    - What became of an answer names its number, `nth` (decision 0211).
+    - The questions at the beginning of a fork that have an answer are marked if the state was edited after they were
+      asked, as open ones were before. The older build forgot the mark.
+    """
+    numbers: dict[str, int] = {}
+    for entry, other in zip(entries, present, strict=False):
+        place = str(entry.get("id")).partition("/")[2]  # a fork begins with the ids of its source
+        match entry["event"]:
+            case "interrupt-answered":
+                numbers[place] = entry["nth"]
+            case "answer-used" | "answer-discarded":
+                entry["nth"] = numbers.get(place, other.get("nth", 0))
+            case "interrupt-raised" if entries[0]["event"] == "thread-forked" and other.get("stale"):
+                entry["stale"] = True
+    return entries
 
 
 # playing: in a process of each build ----------------------------------------------------------------------------------
@@ -296,7 +322,10 @@ def compare(count: int, number: int) -> int:
     failed = entries = 0
     for at, (one, other) in enumerate(zip(old, new, strict=True)):
         for thread, found in one["entries"].items():
-            one["entries"][thread] = [mapped(entry) for entry in found]
+            if begins_anew(found) and thread in other["entries"]:
+                one["entries"][thread] = other["entries"][thread]
+            else:
+                one["entries"][thread] = mapped(found, other["entries"].get(thread, []))
             entries += len(found)
         different = list(itertools.islice(differences(one, other), 5))
         failed += bool(different)
