@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from contextvars import ContextVar, Token
 
 __all__ = [
+    "ENDED",
     "SURROUNDINGS",
     "Above",
     "Surroundings",
@@ -31,6 +32,10 @@ __all__ = [
     "running_context",
     "surroundings",
 ]
+
+
+ENDED: Final = "its node had ended"
+"""Why code that a node has left behind may not act for it: the `_reason` of a Context whose node has ended."""
 
 
 @final
@@ -95,6 +100,8 @@ class Surroundings:
     holding: bool = False
     """Whether the code is inside a model call that holds a reservation of a budget. A call made there must not wait for
     room: it could be waiting for the reservation of the call that it is part of."""
+    attempt: Any = None
+    """The `Attempt` of the task whose nested graph is running; None outside of nested graphs."""
     pools: tuple[Any, ...] = ()
     """Pools of worker threads that have one waiting for the running code."""
 
@@ -129,12 +136,13 @@ class inside:  # noqa: N801 - read as a function: `with inside(agent=place):`
         SURROUNDINGS.reset(self._token)
 
 
-def entered(node: Any, watcher: Any = None) -> Token[Surroundings]:
+def entered(node: Any, watcher: Any = None, around: Surroundings | None = None) -> Token[Surroundings]:
     """Set *node*, and *watcher* if it is not None, for one attempt; `SURROUNDINGS.reset` takes the token at its end.
 
     Drivers use it where a `with` block costs too much.
     """
-    around = surroundings()
+    if around is None:
+        around = surroundings()
     return SURROUNDINGS.set(
         around.replaced(node=node) if watcher is None else around.replaced(node=node, watcher=watcher)
     )
@@ -143,10 +151,11 @@ def entered(node: Any, watcher: Any = None) -> Token[Surroundings]:
 def running_context() -> Any:
     """Return the Context of the running node; None outside of nodes and in a node that takes none.
 
-    None also after the attempt has ended: an asyncio task that the node left behind keeps its surroundings.
+    None also after the node has ended: an asyncio task that the node left behind keeps its surroundings. If the attempt
+    was given up, its Context is returned, and refuses to act.
     """
     node = surroundings().node
-    return None if node is None or node.__class__ is WithoutContext or node._done else node
+    return None if node is None or node.__class__ is WithoutContext or node._reason == ENDED else node
 
 
 def running() -> tuple[Any, Any] | None:
@@ -159,4 +168,4 @@ def running() -> tuple[Any, Any] | None:
         return None
     if node.__class__ is WithoutContext:
         return None if node.task is None else (node.task, node.services)
-    return None if node._done else (node._task, node._scope)
+    return None if node._reason == ENDED else (node._task, node._scope)

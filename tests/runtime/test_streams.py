@@ -200,7 +200,7 @@ def test_a_bad_input_is_an_input_error_at_the_first_item(face: Face, modes: Any)
         face.stream(sequence(("a", note("a"))), {"nope": 1}, modes=modes)
 
 
-def test_a_late_emit_of_a_node_that_ended_is_dropped(face: Face) -> None:
+def test_a_late_emit_of_a_node_that_ended_is_refused(face: Face) -> None:
     kept: list[Any] = []
 
     def a(state: Any, ctx: Any) -> Any:
@@ -208,7 +208,8 @@ def test_a_late_emit_of_a_node_that_ended_is_dropped(face: Face) -> None:
         ctx.emit("in time")
 
     def b(state: Any) -> Any:
-        kept[0].emit("late")
+        with pytest.raises(NodeError, match="its node had ended"):
+            kept[0].emit("late")
 
     assert face.stream(sequence(("a", a), ("b", b)), {}, modes="custom") == ["in time"]
 

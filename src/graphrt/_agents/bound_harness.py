@@ -26,7 +26,6 @@ from graphrt._ambient import surroundings
 from graphrt._flows.live import MessageItem
 from graphrt.errors import a_type, names
 from graphrt.errors._codes.agents import (
-    CALL_AFTER_END,
     HARNESS_CANNOT_STREAM,
     STREAM_WITHOUT_REPLY,
     TOOL_NOT_ALLOWED,
@@ -52,9 +51,8 @@ _WITHHELD: Final[set[tuple[str, str]]] = set()
 class TaskHost(AgentServices, Protocol):
     """The services of a task (`task_services`), with what a bound harness needs besides."""
 
-    @property
-    def over(self) -> bool:
-        """True after the attempt has ended."""
+    def check(self) -> None:
+        """Raise NodeError if the attempt has ended or was given up (`attempt-over`)."""
         ...
 
     def call(self, fn: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
@@ -121,11 +119,10 @@ class BoundHarness(Generic[OutputT_co]):
         """Run the harness, possibly beside others that the node has started; the common part of `run` and `stream`.
 
         Raises:
-            InputError: The attempt has ended, and code that the node left behind calls the harness (`call-after-end`).
+            NodeError: The attempt has ended or was given up (`attempt-over`).
         """
         host = self._host
-        if host.over:
-            raise CALL_AFTER_END(node=host.node)
+        host.check()
         # `beside` lets a run that pauses to ask a person wait for the other runs first, so that their replies are kept.
         return await host.beside(partial(self._run, prompt, options, show))
 

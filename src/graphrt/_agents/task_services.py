@@ -114,10 +114,12 @@ class TaskServices:
         """The task's idempotency key for the outside world: the same at every execution of the task."""
         return self._context.idempotency_key
 
-    @property
-    def over(self) -> bool:
-        """True after the attempt has ended."""
-        return self._context._done
+    def check(self) -> None:
+        """Check that the attempt may act, for which nothing is sent, charged or recorded else; see `Context._check`."""
+        context = self._context
+        # Attributes first: most calls need no more.
+        if context._reason is not None or context._guarded or self._scope.control.halt is not None:
+            context._check()
 
     def call(self, fn: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
         """Run an async function from a sync node; see `Context.call`."""
@@ -185,11 +187,13 @@ class TaskServices:
 
     def publish(self, item: Any) -> None:
         """Show *item* on the run's stream, mode `messages`; not if redaction hides it or the attempt was given up."""
-        self._context.heartbeat()
         emit = self._scope.emit
+        if self._context._reason is not None or self._scope.control.halt is not None:
+            return
+        self._context.heartbeat()
         if self._task.engine.redactor is not None and (item := redacted_item(self._task, item)) is None:
             return
-        if emit is not None and not self._context.cancelled:
+        if emit is not None:
             emit("messages", MessageItem(node=self._task.node.name, task_id=self._task.id, item=item))
 
     def knows(self, prefix: str) -> bool:
@@ -217,6 +221,7 @@ class TaskServices:
         if known is not None:
             self.account()  # this execution may not have counted it yet
             return reply_from(own(known.data), known.usage, known.model), True  # a copy, which the node may change
+        self.check()
         recorded, watcher = services.recorded, surroundings().watcher
         if recorded is not None:  # the run is executed again from its log, which has the replies
             before = len(models.failed(asked))
@@ -238,6 +243,8 @@ class TaskServices:
         data = reply_to(response)
         stored = check_storable(task.engine, task, data, "got a reply of a model")  # *data*, or a redacted copy
         data = stored if stored is data else redacted_reply(stored, data)
+        if self._context._reason is not None:
+            self._context._check_kept()
         models.replies[asked] = Reply(own(data), response.usage, response.model, extra.answers)  # its answers so far
         if services.stage is not None:  # spares the event; without a store, `keep_reply` would do nothing
             await call_store(services, keep_reply, services, task, asked)

@@ -63,8 +63,8 @@ class BoundHarness(Protocol[OutputT_co]):
         """Run the harness and return its reply; see `graphrt.harness.AgentHarness.run` for the arguments.
 
         Raises:
-            InputError: The node has ended (`call-after-end`), or an agent's tool is not allowed in it
-                (`tool-not-allowed`).
+            NodeError: The attempt has ended or was given up (`attempt-over`).
+            InputError: An agent's tool is not allowed in the node (`tool-not-allowed`).
             BudgetExceededError: A budget does not allow the call.
             BadResponseError: The reply has usage that cannot be counted.
         """
@@ -151,6 +151,10 @@ class TaskAgents(Protocol):
         `token_budget` is a field of the state, with the tokens that are left for model calls. A `Spent` tells the
         engine to take the used tokens off that field. `invoke` calls this at the end of an attempt.
         """
+        ...
+
+    def abandon(self) -> object:
+        """Cancel the harness runs of an attempt that was given up, from any thread."""
         ...
 
     async def failed(self, error: Exception) -> None:

@@ -22,6 +22,7 @@ from typing import Any, Final, final
 
 from graphrt._drivers.async_retry_waits import rested
 from graphrt._drivers.attempt_times import AttemptTime, ends, is_over, is_timed
+from graphrt._drivers.attempts import OUT_OF_GRACE, STOPPED_BESIDE, TIMED_OUT, give_up
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit
 from graphrt._drivers.failures import Escaped
 from graphrt._drivers.invoke import ainvoke, invoke
@@ -262,6 +263,7 @@ class AsyncParallelTasks:
         job = self._flying[key]  # there: `_post` cancels the timer of a job that has ended
         if isinstance(job, _SyncJob):
             self._on_workers -= 1
+            give_up(key[0], TIMED_OUT)
             self.services.pool().abandon(job)
         self._post(key, TimedOut(key[0].timeout_s or 0.0) if time is None else time.reply())
 
@@ -374,6 +376,7 @@ class AsyncParallelTasks:
             await asyncio.wait(resting)
         for key, running in list(self._flying.items()):  # a copy: `_post` removes
             if isinstance(running, asyncio.Task):
+                give_up(key[0], STOPPED_BESIDE)
                 running.cancel()
             elif self.services.pool().withdraw(running):  # still queued: it never starts (rule R9)
                 self._on_workers -= 1
@@ -395,6 +398,7 @@ class AsyncParallelTasks:
         """Give up the jobs that still run after the grace time; the pool then counts their threads no more."""
         for job in self._flying.values():
             if isinstance(job, _SyncJob):
+                give_up(job.key[0], OUT_OF_GRACE)
                 self.services.pool().abandon(job)
         self._flying.clear()
 

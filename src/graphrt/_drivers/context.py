@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, Type
 import typing_extensions as te
 
 from graphrt._ambient import inside
+from graphrt._drivers.attempts import Attempt, refusal
 from graphrt._drivers.child_threads import ChildThreads, Ended, StateGraph, Tags
 from graphrt._drivers.node_effects import EffectKind, decide, find_effect, perform, perform_async, runs_once
 from graphrt._drivers.remembered_calls import Call, RememberedCalls
@@ -45,7 +46,7 @@ from graphrt._engine.outcome import answer_type as described_answer
 from graphrt._engine.outcome import checked_default
 from graphrt._engine.questions import ask, returned
 from graphrt._engine.storability import check_storable
-from graphrt._engine.task import RUNNING, Task
+from graphrt._engine.task import Task
 from graphrt._plan.fields import own
 from graphrt._plan.quoting import short
 from graphrt.commands import UNSET, check_default, check_expiry, check_key, check_signal_name
@@ -142,27 +143,49 @@ SLEPT: Final = Slept()
 
 
 @final
-class Context(Generic[D]):
+class Context(Attempt, Generic[D]):
     """The second argument of a node: who it is, what the caller passed, and what it may ask of the run."""
 
-    __slots__ = ("_done", "_execution", "_home", "_kept", "_scope", "_suspended", "_task", "arg", "attempt")
+    __slots__ = ("_home", "_kept", "_scope", "_suspended", "_task", "arg", "attempt")
 
-    def __init__(self, services: RunServices, task: Task, home: object = None) -> None:
+    def __init__(self, services: RunServices, task: Task, home: object = None, above: Attempt | None = None) -> None:
         self._scope = services
         self._task = task
         self.arg: Any = task.arg
         """Argument of the Send that started this task; None on a plain activation."""
-        self._execution = task.execution
+        Attempt.__init__(self, services.control, task, above)  # not by super(), which a wide fan-out would notice
         self.attempt: int = task.attempt
         """Number of this attempt, from 1."""
         self._home = home
         """What runs the node, an asyncio task or the id of a thread; None if that is not known."""
-        self._done: bool = False
-        """True after the attempt has ended; set by `invoke`."""
         self._suspended: bool = False
         """True after a Suspended was raised: if the node then returns, it has caught it."""
         self._kept: dict[str, Any] | None = None
         """Values that `_once` made, by name; None before the first."""
+
+    def _check(self) -> None:
+        """Check that this attempt may act: each verb begins with this, and so does each model call of an agent.
+
+        Raises:
+            NodeError: It was given up (`attempt-over`).
+            ConflictError: Another process may have taken the thread, and has.
+        """
+        why = self._why()
+        if why is not None:
+            raise refusal(self._task, self.attempt, why)
+        check_claim = self._control.check_claim
+        if check_claim is not None:
+            check_claim()
+
+    def _check_kept(self) -> None:
+        """Check that what this attempt has done is still recorded: it may have been given up meanwhile.
+
+        Raises:
+            NodeError: It was given up (`attempt-over`).
+        """
+        why = self._given_up()
+        if why is not None:
+            raise refusal(self._task, self.attempt, why)
 
     def _once(self, name: str, make: Callable[[], Any]) -> Any:
         """Return a value of this attempt, made by *make* at first need: most attempts need none."""
@@ -245,9 +268,7 @@ class Context(Generic[D]):
     @property
     def cancelled(self) -> bool:
         """True if the result of this attempt is no longer wanted: the run halts, or the attempt timed out or ended."""
-        task = self._task
-        given_up = task.execution != self._execution or task.status > RUNNING  # executed again, or has an outcome
-        return self._done or given_up or self._scope.control.halt is not None
+        return self._why() is not None
 
     @property
     def deps(self) -> D:
@@ -264,6 +285,7 @@ class Context(Generic[D]):
         Raises:
             InputError: The run has no harness (`no-harness`).
         """
+        self._check()
         if self._scope.harness is None:
             raise NO_HARNESS(node=self.node, where=self._task.engine.where(self._task))
         bound: BoundHarness[Any] = self._once("harness", self._agents().harness)
@@ -290,11 +312,15 @@ class Context(Generic[D]):
         Raises:
             InputError: *harness* or *budget* is not valid.
         """
+        self._check()
         return self._agents().bind(harness, tools, budget)
 
     def _agents(self) -> TaskAgents:
         """Return the services of agents and budgets for this attempt."""
-        agents: TaskAgents = self._once("agents", lambda: self._scope.agents.of_task(self))
+        agents = self._served()
+        if agents is None:
+            agents = self._once("agents", lambda: self._scope.agents.of_task(self))
+            self._on_give_up(agents.abandon)  # harness runs that its helpers wait for must not go on
         return agents
 
     @property
@@ -389,6 +415,7 @@ class Context(Generic[D]):
             kind: What answers it: `question` (a person), `timer`, `signal`, `thread` or `effect`.
             when: When it answers itself, and with what.
         """
+        self._check()
         question = _answered(self._task, name, payload, answer_type, when, keyed=keyed, kind=kind)
         if question is not None:
             return _answer_to(self._task, question)
@@ -482,6 +509,7 @@ class Context(Generic[D]):
         Raises:
             InputError: The input does not fit, the name is wrong, or the run has no thread in a store with mail.
         """
+        self._check()
         child, make = _begun(self, self._scope, self._task, graph, input, name, title, tags, detached=detached)
         if make is not None:
             make()
@@ -500,6 +528,7 @@ class Context(Generic[D]):
         """Start a child thread in an async node, without blocking the event loop; see `start`."""
         from graphrt._drivers.blocking_calls import call_store
 
+        self._check()
         child, make = _begun(self, self._scope, self._task, graph, input, name, title, tags, detached=detached)
         if make is not None:
             await call_store(self._scope, make)
@@ -517,6 +546,7 @@ class Context(Generic[D]):
             InputError: *child* is not a ChildThread, or is a child of another thread that has not ended; or its id names
                 a tenant (`bad-thread`).
         """
+        self._check()
         outcome = _known(self._task, _checked(self._task, child))
         if outcome is None:
             children, thread, asked = _asked(self, self._scope, self._task, child)
@@ -535,6 +565,7 @@ class Context(Generic[D]):
         """Return the final state of a child thread in an async node, without blocking the event loop; see `wait`."""
         from graphrt._drivers.blocking_calls import call_store
 
+        self._check()
         outcome = _known(self._task, _checked(self._task, child))
         if outcome is None:
             children, thread, asked = _asked(self, self._scope, self._task, child)
@@ -602,7 +633,7 @@ class Context(Generic[D]):
             InputError: *kind* is not known, or *key* is not a text (`input`).
             AuditError: The runtime redacts, and an argument could not be redacted.
         """
-        self.heartbeat()
+        self.heartbeat()  # checks that the attempt may act
         services, task = self._scope, self._task
         if check_key(key) is not None:  # escaped, so that no other name and key make the same
             call = Call(f"{name}#key={str(key).replace('%', '%25').replace('#', '%23')}")
@@ -622,31 +653,44 @@ class Context(Generic[D]):
             InputError: *fn* is not a function, but for instance a coroutine (`input`).
         """
         _check_call(self._task, fn)
+        self._check()
         return self._drive(lambda: fn(*args, **kwargs))
 
     def _drive(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run the coroutine that *make* makes on the private loop thread; agents that it calls work for this node."""
-        with inside(node=self):  # also where a thread of the node's own makes the call
-            return self._scope.loop().run(make, self._scope.control)
+        from graphrt._drivers.loop_thread import LoopCancelledError
+
+        self._check()
+        try:
+            with inside(node=self):  # also where a thread of the node's own makes the call
+                return self._scope.loop().run(make, self._scope.control, self)
+        except LoopCancelledError:
+            self._check_kept()  # the attempt was given up, which cancelled it
+            raise
 
     def heartbeat(self) -> None:
-        """Say that the node is still at work, so that its `idle_timeout_s` begins anew; does nothing if `cancelled`.
+        """Say that the node is still at work, so that its `idle_timeout_s` begins anew.
 
         `emit`, the start of an effect, and each piece of a model's reply that arrives say so too.
+
+        Raises:
+            NodeError: The attempt was given up (`attempt-over`), so that the node had better end.
         """
+        self._check()
         extra = self._task.extra
-        if extra is not None and extra.time is not None and not self.cancelled:
+        if extra is not None and extra.time is not None:
             extra.time.beat()
 
     def emit(self, value: Any) -> None:
-        """Show *value* on the stream mode `custom`; does nothing without such a stream, or if `cancelled`.
+        """Show *value* on the stream mode `custom`; does nothing without such a stream.
 
         Raises:
+            NodeError: The attempt was given up (`attempt-over`).
             AuditError: The runtime redacts, and the value could not be redacted.
         """
         self.heartbeat()
         emit = self._scope.emit
-        if emit is not None and not self.cancelled:
+        if emit is not None:
             if self._task.engine.redactor is not None:  # returns the redacted value
                 value = check_storable(self._task.engine, self._task, value, "shows a value")
             emit("custom", value)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from graphrt import _retry_policy as retry
 from graphrt._cancellations import own_failure, request, unasked
+from graphrt._drivers.attempts import is_refusal
 from graphrt._drivers.child_threads import ENDS_RUN
 from graphrt._drivers.context import Context, Suspended
 from graphrt._engine.open_interrupt import OpenInterrupt
@@ -59,8 +60,7 @@ def outcome(
         caller: The asyncio task that the code belongs to; None for code that is not awaited, which nothing cancels.
     """
     task = effect if effect.__class__ is Task else None
-    if isinstance(error, BaseExceptionGroup) and not isinstance(error, Exception):
-        error = parted(error)
+    error = parted(error)
     if isinstance(error, Suspended) and task is not None:
         return asked(task, error)
     if not isinstance(error, Exception):
@@ -74,8 +74,8 @@ def outcome(
         error = failure
     if task is None or unstored(task, error):
         return error
-    if control.halt is not None and was_cancelled(error):
-        return STOPPED  # the halt cancelled what the node waited for in ctx.call(): it did not fail
+    if is_refusal(task, error) or (control.halt is not None and was_cancelled(error)):
+        return STOPPED  # the attempt was given up, or the halt cancelled its ctx.call(): the node did not fail
     return failed(error, context)
 
 
@@ -154,12 +154,15 @@ def was_cancelled(error: Exception) -> bool:
     return isinstance(error, LoopCancelledError)
 
 
-def parted(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def parted(group: BaseException) -> BaseException:
     """Return the one pause or failure that a group of them means, as raised by an `asyncio.TaskGroup`.
 
     A failure takes precedence over a pause. Of several pauses the first counts; all of their questions are on the task.
-    A group without a pause, or with errors that are neither a pause nor an Exception, is returned as it is.
+    A group without a pause, or with errors that are neither a pause nor an Exception, is returned as it is, and so is
+    an error that is no group.
     """
+    if not isinstance(group, BaseExceptionGroup) or isinstance(group, Exception):
+        return group
     pauses, rest = group.split(Suspended)
     if pauses is None or not (rest is None or isinstance(rest, Exception)):
         return group

@@ -16,8 +16,9 @@ from threading import get_ident
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from graphrt._ambient import SURROUNDINGS, WithoutContext, entered
+from graphrt._ambient import ENDED, SURROUNDINGS, WithoutContext, entered, inside, surroundings
 from graphrt._drivers.attempt_times import AttemptTime, is_timed
+from graphrt._drivers.attempts import TIMED_OUT, Attempt, give_up, is_refusal
 from graphrt._drivers.context import Context
 from graphrt._drivers.failures import outcome, swallowed
 from graphrt._drivers.run_services import RunServices, monotonic
@@ -54,14 +55,20 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
     if services.control.live and not node.is_async:  # else `ainvoke` shows it
         started_live(services, task)
     if node.child is not None:
-        return drive(nested(task, services.control), task)
+        attempt = Attempt(services.control, task, surroundings().attempt)
+        try:
+            with inside(attempt=attempt):
+                return drive(nested(task, services.control), task)
+        finally:
+            attempt._end(task)
     if node.is_async:
         return on_loop(services, task)
     started = monotonic() if services.timed else 0.0  # steps show durations; 0.0: not measured
-    context = Context(services, task, get_ident()) if node.wants_context else None
+    around = surroundings()
+    context = Context(services, task, get_ident(), around.attempt) if node.wants_context else None
     key: Any = None
     # Agents that the node calls find it there.
-    token = entered(WithoutContext(services, task) if context is None else context, services.watcher)
+    token = entered(WithoutContext(services, task) if context is None else context, services.watcher, around)
     try:
         if node.cache is not None:  # option `cache=` of the node: equal inputs give the stored result
             key = node.cache.key(node.name, task)
@@ -79,7 +86,9 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
     finally:
         SURROUNDINGS.reset(token)
         if context is not None:
-            context._done = True  # model calls of code that the node left behind are refused from now on
+            task.running = None  # as `_end`, at the cost of a call less: verbs are refused from now on
+            if context._reason is None:
+                context._reason = ENDED
         if started:
             task.duration_s = monotonic() - started
     if node.cache is not None:
@@ -215,14 +224,18 @@ async def ainvoke(
         started_live(services, task)
     started = monotonic() if services.timed else 0.0  # steps show durations
     caller = asyncio.current_task()
-    context = Context(services, task, caller) if node.wants_context else None
+    around = surroundings()
+    context = Context(services, task, caller, around.attempt) if node.wants_context else None
     key: Any = None
     limit: asyncio.Timeout | None = None
     time: AttemptTime | None = None
-    token = entered(WithoutContext(services, task) if context is None else context, services.watcher)
+    token = entered(WithoutContext(services, task) if context is None else context, services.watcher, around)
+    attempt: Attempt | None = context
     try:
         if node.child is not None and drive is not None:
-            return await drive(nested(task, services.control), task)
+            attempt = Attempt(services.control, task, around.attempt)
+            with inside(attempt=attempt):
+                return await drive(nested(task, services.control), task)
         if node.cache is not None:
             key = node.cache.key(node.name, task)
             known, reply = node.cache.get(key)
@@ -236,11 +249,18 @@ async def ainvoke(
         else:
             loop = asyncio.get_running_loop()
             time = task.more().time = AttemptTime(task, loop.time)
-            async with _timeout(loop, time) as limit:
+            limit = _timeout(loop, time)
+            if attempt is not None:
+                attempt._bound(limit)
+            async with limit:
                 reply = await _called(task, context)
+            if limit.expired():  # the node has swallowed its cancellation: what it returned is too late
+                give_up(task, TIMED_OUT)
+                return time.reply()
     except BaseException as error:
         # asyncio.timeout() and the node raise the same class: only the former makes `limit` expire.
-        if isinstance(error, TimeoutError) and time is not None and limit is not None and limit.expired():
+        if time is not None and limit is not None and limit.expired() and _is_late(task, error):
+            give_up(task, TIMED_OUT)  # which cancels what it has left behind
             return time.reply()
         reply = outcome(task, error, services.control, context=context, caller=caller)
         if isinstance(reply, BaseException):  # not the outcome of the node
@@ -250,8 +270,8 @@ async def ainvoke(
         return reply
     finally:
         SURROUNDINGS.reset(token)
-        if context is not None:
-            context._done = True
+        if attempt is not None:
+            attempt._end(task)
         if services.timed:
             task.duration_s = monotonic() - started
     if node.cache is not None:
@@ -259,6 +279,11 @@ async def ainvoke(
     if context is not None and context._suspended:
         return swallowed(task)
     return reply if context is None or context._kept is None else context._charged(reply)
+
+
+def _is_late(task: Task, error: BaseException) -> bool:
+    """Return whether *error* of a node is that its time was over: asyncio says so, or `ctx` refused to act."""
+    return isinstance(error, TimeoutError) or is_refusal(task, error)
 
 
 async def _called(task: Task, context: Context[Any] | None) -> Any:

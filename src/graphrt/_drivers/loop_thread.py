@@ -21,6 +21,7 @@ from graphrt._forks import Home
 from graphrt._waits import result_of, run_until_stopped, slice_s
 
 if TYPE_CHECKING:
+    from graphrt._drivers.attempts import Attempt
     from graphrt._flows.effects import Control
 
 T = TypeVar("T")
@@ -103,10 +104,15 @@ class LoopThread:
         self._loop.call_soon_threadsafe(start, context=context)
         return running
 
-    def run(self, make: Callable[[], Coroutine[Any, Any, T]], control: Control | None = None) -> T:
+    def run(
+        self,
+        make: Callable[[], Coroutine[Any, Any, T]],
+        control: Control | None = None,
+        attempt: Attempt | None = None,
+    ) -> T:
         """Run the coroutine that *make* makes, wait for it, and return its result.
 
-        A Ctrl-C while waiting, or a halt of *control*, cancels it.
+        A Ctrl-C while waiting, a halt of *control*, or giving up *attempt* cancels it.
 
         Raises:
             LoopCancelledError: The coroutine was cancelled.
@@ -117,6 +123,8 @@ class LoopThread:
             control.on_halt.append(running.cancel)
             if control.halt is not None:  # it may have been set before the callback was registered
                 running.cancel()
+        if attempt is not None:
+            attempt._on_give_up(running.cancel)
         try:
             value: T = result_of(running.result)
             return value

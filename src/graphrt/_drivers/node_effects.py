@@ -56,6 +56,14 @@ class Asking(Protocol):
         """Key for outside services, the same at every execution of the task."""
         ...
 
+    def _check(self) -> None:
+        """Raise NodeError if the attempt must not act any more (`attempt-over`)."""
+        ...
+
+    def _check_kept(self) -> None:
+        """Raise NodeError if what the attempt has done is not recorded any more."""
+        ...
+
     def _ask(self, name: str, payload: Any, answer_type: Any, *, keyed: bool = True, kind: str) -> Any:
         """Return the answer to the question *name* of the task; if there is none yet, pause the node by `Suspended`.
 
@@ -160,6 +168,7 @@ def perform(
     if known is None:  # only now: the answer "fail" counts as a start, which had to be stored
         raise _unknown(task, key)
     result = fn(*args) if services.recorded is None else services.recorded.effect(task, key)
+    context._check_kept()
     result = _take(task, call, result)  # the node goes on with what is recorded
     if kind != "pure":
         _keep(services, task, key)
@@ -191,6 +200,7 @@ async def perform_async(
     """
     from graphrt._drivers.blocking_calls import call_store
 
+    context._check()
     key = call.key
     known, result = _known(context, services, task, call, kind, about)
     if known:
@@ -202,7 +212,9 @@ async def perform_async(
     if known is None:
         raise _unknown(task, key)
     recorded = services.recorded
-    result = _take(task, call, await (fn(*args) if recorded is None else recorded.aeffect(task, key, fn)))
+    result = await (fn(*args) if recorded is None else recorded.aeffect(task, key, fn))
+    context._check_kept()
+    result = _take(task, call, result)
     if kind != "pure":
         await call_store(services, _keep, services, task, key)
     return own(result)

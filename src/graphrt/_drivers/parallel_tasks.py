@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
 from graphrt._drivers.attempt_times import AttemptTime, ends, is_over, is_timed
+from graphrt._drivers.attempts import OUT_OF_GRACE, STOPPED_BESIDE, TIMED_OUT, give_up
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit
 from graphrt._drivers.failures import Escaped
 from graphrt._drivers.invoke import ainvoke, invoke
@@ -112,7 +113,7 @@ class ParallelTasks:
             if self.limit is None:
                 self._submit(task)
                 return
-        elif is_timed(task) and task.node.child is None:  # a nested graph keeps its timeout by itself
+        elif task.node.child is None and is_timed(task):  # a nested graph keeps its timeout by itself
             self.timed.append(task)
             return
         self.queue.append(task)
@@ -188,6 +189,7 @@ class ParallelTasks:
                 task = helper.task
                 assert task is not None  # noqa: S101 - it has a timeout
                 assert helper.time is not None  # noqa: S101
+                give_up(task, TIMED_OUT)
                 self.ended.append((task, helper.execution, helper.time.reply()))
                 self.helpers.discard(helper)
         for helper in over:
@@ -220,7 +222,8 @@ class ParallelTasks:
             with self.lock:
                 left = self.starting or self.running or any(helper.task is not None for helper in self.helpers)
                 running = {task: one for task, one in self.running.items() if task not in asked}
-            for one in running.values():  # in the loop: a helper may have been starting one when the stop began
+            for task, one in running.items():  # in the loop: a helper may have been starting one when the stop began
+                give_up(task, STOPPED_BESIDE)
                 one.cancel()
             asked.update(running)
             while self.ended:  # after the count: a task is in `ended` before it is counted off
@@ -246,6 +249,8 @@ class ParallelTasks:
             left = {helper for helper in self.helpers if helper.task is not None}
             self.helpers -= left
         for helper in left:
+            if helper.task is not None:
+                give_up(helper.task, OUT_OF_GRACE)
             self.pool.abandon(helper)
 
     def alone(self, task: Task) -> Any:
@@ -343,7 +348,8 @@ class ParallelTasks:
         try:
             return task, task.execution, self.context.copy().run(invoke, self.services, task, self.drive)
         finally:
-            self.give_back()
+            if self.limit is not None:
+                self.limit.give_back()
 
     def give_back(self) -> None:
         """Give the place of an ended task back to the concurrency limit, if there is one."""

@@ -184,6 +184,7 @@ class Task:
         "index",
         "node",
         "plain",
+        "running",
         "state",
         "status",
         "superstep",
@@ -219,6 +220,8 @@ class Task:
         """Checked targets of a Command: NodePlan, END, or a Due for a Send; None if the node's edges apply."""
         self.ends_s: float | None = None
         """End of its superstep's time, by the driver's monotonic clock, after which no attempt starts; None without."""
+        self.running: Any = None
+        """The driver's `Attempt` of the last execution; None before the first, and of a plain node, which cannot act."""
         self.timeout_s: float | None = None
         """Seconds that the attempt may take; None without a limit. The run loop sets it for each attempt."""
         self.extra: Extra | None = None

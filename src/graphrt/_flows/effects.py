@@ -9,7 +9,7 @@ the open superstep. For the terms, see docs/glossary.md.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from graphrt._engine.emit_events import Logged
@@ -172,11 +172,14 @@ class Control:
 
     # fmt: off
     __slots__ = (
-        "ends", "failures", "halt", "handing_over", "letters", "live", "on_halt", "queues", "settled", "watched",
+        "check_claim", "ends", "failures", "halt", "handing_over", "letters", "live", "on_halt", "queues", "settled", "watched",
     )
     # fmt: on
 
     def __init__(self) -> None:
+        self.check_claim: Callable[[], None] | None = None
+        """Raises ConflictError if another process has taken the thread after the lease ran out; called before a node
+        acts. None without a lease."""
         self.ends: bool = False
         """Whether the run begins no further superstep, because it is to halt or to hand over."""
         self.halt: str | None = None

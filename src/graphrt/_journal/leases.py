@@ -15,6 +15,8 @@ import contextlib
 import threading
 import time
 import weakref
+from collections.abc import Callable, Iterable
+from math import inf
 from typing import Final, final
 
 from graphrt._journal.per_store import PerStore, joined
@@ -36,6 +38,8 @@ class LeaseRenewer:
         """Claims by their `id()`, each with the monotonic time of its next renewal."""
         self._owed: dict[str, tuple[Claim, float]] = {}
         """Thread to a claim whose release failed, and the monotonic time at which its lease has run out."""
+        self._until: dict[int, float] = {}
+        """Monotonic time until which each claim holds for certain, by its `id()`: no other process can take it before."""
         self._changed = threading.Condition()
         """Guards all of this, and wakes the worker thread early."""
         self._worker: threading.Thread | None = None
@@ -48,7 +52,9 @@ class LeaseRenewer:
         """Renew *claim* until it is removed. A run calls this when it begins, and `remove` when it ends."""
         with self._changed:
             # After a third of the lease: if one attempt fails, another follows before the lease runs out.
-            due = time.monotonic() + claim.lease_s / 3
+            now = time.monotonic()
+            due = now + claim.lease_s / 3
+            self._until[id(claim)] = now + claim.lease_s
             self._claims[id(claim)] = claim, due
             self._wake(due)
 
@@ -56,6 +62,25 @@ class LeaseRenewer:
         """Stop renewing *claim*; without effect if it is not renewed."""
         with self._changed:
             self._claims.pop(id(claim), None)
+            self._until.pop(id(claim), None)
+
+    def check(self, claim: Claim, prove: Callable[[], None]) -> None:
+        """Check that *claim* still holds, before a node acts; costs nothing while its lease was renewed in time.
+
+        Args:
+            prove: Writes to the thread, and raises ConflictError if another process has taken it.
+        """
+        if time.monotonic() < self._until.get(id(claim), inf):
+            return
+        prove()  # this process was stopped, or the store was away: the lease had run out
+        self._extend((claim,), time.monotonic())
+
+    def _extend(self, claims: Iterable[Claim], at: float) -> None:
+        """Note that *claims* were renewed at the monotonic time *at*."""
+        with self._changed:
+            for claim in claims:
+                if id(claim) in self._claims:
+                    self._until[id(claim)] = at + claim.lease_s
 
     def release_later(self, claim: Claim) -> None:
         """Release *claim*, whose release failed, as soon as the store can."""
@@ -141,7 +166,10 @@ class LeaseRenewer:
             # the error again.
             with contextlib.suppress(Exception):
                 if claims:
+                    now = time.monotonic()
                     store.renew(claims)
+                    # A void claim is not renewed, without an error. So one whose lease had run out stays in doubt.
+                    self._extend([one for one in claims if self._until.get(id(one), 0.0) > time.monotonic()], now)
             for claim, until in owed:
                 with contextlib.suppress(Exception):
                     store.release(claim)

@@ -179,7 +179,9 @@ class ActiveRun:
                 engine.note_without_events()
                 services.tell = journal.tell
             if store.blocking:  # a claim of a store in memory holds until it is released: it has no lease to renew
-                leases.renewer_of(store).add(claim)
+                renewer = leases.renewer_of(store)
+                renewer.add(claim)
+                self.control.check_claim = partial(renewer.check, claim, partial(services.keep, ()))
             if posts(store):
                 if engine.parent is not None and claim.head.status in _OVER:  # a new run of a child thread (R24)
                     self._pass_over_cancels(postable(store).mail(claim.thread))
@@ -370,6 +372,8 @@ class ActiveRun:
         above = surroundings().above
         if above is not None and (usage := used(self.engine)) is not None:
             above.took.append(usage)  # the agent adds it to its own usage
+        if self.control.halt is None:
+            self.control.halt = "it has ended"  # code that its nodes have left behind must not act any more (R9)
         try:
             self.services.close()
             if self.items is not None:

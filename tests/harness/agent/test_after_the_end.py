@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from graphrt import Budget, Runtime
-from graphrt.errors import InputError
+from graphrt.errors import NodeError
 from graphrt.harness import Agent
 
 from .fakes import Model
@@ -28,10 +28,10 @@ def test_a_harness_that_was_kept_is_not_asked_after_the_end(way):
 
     with way.runtime(way.graph(keep), harness=Agent(model)) as runtime:
         way(runtime, "run", {}, thread="t")
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(NodeError) as caught:
         asyncio.run(kept[0].run("go"))
 
-    assert caught.value.code == "call-after-end"
+    assert caught.value.code == "attempt-over"
     assert model.asked == []
 
 

@@ -105,14 +105,6 @@ HARNESS_CANNOT_STREAM = ErrorCode(
     fix="Use run() of the bound harness, or a harness with stream().",
 )
 
-CALL_AFTER_END = ErrorCode(
-    "call-after-end",
-    InputError,
-    "A harness was called through the Context of node {node!r} after the node had ended.",
-    known="nothing was sent; the call could be neither counted nor recorded",
-    fix="Await what the node starts, and do not keep ctx. Elsewhere, call the agent or the model directly.",
-)
-
 TOOL_NOT_ALLOWED = ErrorCode(
     "tool-not-allowed",
     InputError,

@@ -282,6 +282,16 @@ EFFECT_CHANGED = ErrorCode(
     boundary=True,
 )
 
+ATTEMPT_OVER = ErrorCode(
+    "attempt-over",
+    NodeError,
+    "Attempt {attempt} of node {node!r} is over, and may not act any more: {why}.",
+    known="nothing was sent, stored or charged; what the attempt had recorded before stays",
+    fix="Return when ctx.cancelled is true, await what the node starts, and do not keep ctx. Elsewhere, call functions, "
+    "agents and models directly.",
+    boundary=True,
+)
+
 BAD_CHOICE = ErrorCode(
     "bad-choice",
     NodeError,
