@@ -152,7 +152,7 @@ def watch_journal(world: World) -> None:
                     found["intents"].append([event.task, event.key])
                 case _:
                     pass
-        world.tell("acked", seq=journal.seq, **found)
+        world.tell("acked", seq=journal.standing.seq, **found)
         world.staged(keys)
 
     Journal.write, Journal.stage, Journal.tell = write, stage, quick  # type: ignore[method-assign]
