@@ -21,6 +21,7 @@ import typing_extensions as te
 
 from graphrt import END, Context, GraphBuilder, Limits, Runtime
 from graphrt.runtime import LiveItem
+from graphrt.stores.filters import ThreadFilter
 
 STEPS = 400
 ROUNDS = 7
@@ -55,7 +56,7 @@ def graph() -> Any:
 def drive(url: str, thread: str, queue: Any) -> None:
     """Drive a thread, and tell how much processor time that took."""
     with Runtime(graph(), store=url) as runtime:
-        runtime.store.heads(limit=1)  # type: ignore[union-attr]  # there is a store
+        runtime.store.query(ThreadFilter(), limit=1)  # type: ignore[union-attr]  # there is a store
         began = time.process_time()
         runtime.drive(thread)
         queue.put(time.process_time() - began)

@@ -1001,9 +1001,17 @@ class Runtime(Generic[S, I_co]):
                 (`store-lacks`).
         """
         wanted = finding.wanted_threads(
-            status, graph, prefix, tenant, tags, title, updated_after=updated_after, updated_before=updated_before
+            status,
+            graph,
+            prefix,
+            tenant,
+            tags,
+            title,
+            updated_after=updated_after,
+            updated_before=updated_before,
+            newest_first=newest_first,
         )
-        return finding.threads(self._config, wanted, after=after, newest_first=newest_first, limit=limit)
+        return finding.threads(self._config, wanted, after=after, limit=limit)
 
     async def athreads(
         self,
@@ -1314,7 +1322,7 @@ class Runtime(Generic[S, I_co]):
         return await self._unhurried(lambda: verb(self._config, older_than_s, which))
 
     def verify(self, *, replay: bool = False) -> Verification:
-        """Read everything in the store and check that it is what was written; see `StoreVerbs.verify`.
+        """Read everything in the store and check that it is what was written; see `Store.verify`.
 
         Args:
             replay: Also replay the threads of this graph, which compares the results of reducers and routers.
@@ -1329,7 +1337,7 @@ class Runtime(Generic[S, I_co]):
         return await self._unhurried(lambda: self.verify(replay=replay))
 
     def export_thread(self, thread: str, to: File, *, decrypted: bool = False) -> None:
-        """Write the thread to one file, which any other store can import; see `StoreVerbs.export_thread`."""
+        """Write the thread to one file, which any other store can import; see `Store.export_thread`."""
         maintenance.exported(self._config, thread, to, decrypted=decrypted)
 
     async def aexport_thread(self, thread: str, to: File, *, decrypted: bool = False) -> None:
@@ -1337,7 +1345,7 @@ class Runtime(Generic[S, I_co]):
         await self._unhurried(lambda: self.export_thread(thread, to, decrypted=decrypted))
 
     def import_thread(self, source: File, *, thread: str | None = None) -> str:
-        """Create a thread from an exported file, and return its id; see `StoreVerbs.import_thread`."""
+        """Create a thread from an exported file, and return its id; see `Store.import_thread`."""
         return maintenance.imported(self._config, source, thread)
 
     async def aimport_thread(self, source: File, *, thread: str | None = None) -> str:

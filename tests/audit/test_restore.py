@@ -15,6 +15,7 @@ from graphrt import Runtime
 from graphrt.audit import AuditLog, export, restore, verify
 from graphrt.errors import AuditError, InputError
 from graphrt.stores import MemoryStore
+from graphrt.stores.filters import ThreadFilter
 
 
 def told(runtime: Any, thread: str) -> Any:
@@ -76,7 +77,7 @@ def test_log_that_does_not_verify_is_refused_with_its_verdict(tmp_path: Path) ->
             with pytest.raises(AuditError, match=verdict) as raised:
                 restore(data, store, key=key)
             assert raised.value.got.slug == verdict
-        assert store.heads() == []
+        assert store.query(ThreadFilter()) == []
         restore(path, store)
         with pytest.raises(InputError, match="exists"):
             restore(path, store)

@@ -13,6 +13,7 @@ from graphrt import END, START, Command, GraphBuilder, Runtime
 from graphrt.errors import NodeError, StoreError
 from graphrt.reducers import append
 from graphrt.stores import SqliteStore
+from graphrt.stores.wrapper import StoreWrapper
 
 from .watched import described
 
@@ -31,23 +32,20 @@ def path(tmp_path):
     return tmp_path / "t.db"
 
 
-class Cut:
+class Cut(StoreWrapper):
     """A store that is gone once *commits* of the kind *after* were written, *only* those that bring nothing else."""
 
     def __init__(self, path, after, commits=1, *, only=False):
-        self._store, self._after, self._left, self._only = SqliteStore(path), after, commits, only
-        self.durable = self.blocking = True
+        super().__init__(SqliteStore(path))
+        self._after, self._left, self._only = after, commits, only
         self.wrote = threading.Event()
         self.told = threading.Event()
-
-    def __getattr__(self, name):
-        return getattr(self._store, name)
 
     def commit(self, claim, commit):
         if self._left == 0:
             self.wrote.set()
             raise StoreError("The disk is gone.", code="store-unavailable")
-        self._store.commit(claim, commit)
+        self.store.commit(claim, commit)
         kind = described(commit)
         self._left -= kind == self._after if self._only else self._after in kind
         self.wrote.set()
@@ -61,7 +59,7 @@ class Cut:
         return self
 
     def __exit__(self, *_error):
-        self._store.close()
+        self.store.close()
 
 
 def noted(name):

@@ -14,6 +14,7 @@ import typing_extensions as te
 from graphrt import END, START, GraphBuilder, Runtime
 from graphrt.reducers import append
 from graphrt.stores import SqliteStore
+from graphrt.stores.wrapper import StoreWrapper
 
 PATIENT_S = 20.0
 
@@ -22,20 +23,16 @@ class State(te.TypedDict, total=False):
     notes: Annotated[list[str], append]
 
 
-class Telling:
+class Telling(StoreWrapper):
     """A store that tells of what is staged once it is."""
 
     def __init__(self, store: SqliteStore) -> None:
-        self._store = store
-        self.durable, self.blocking = store.durable, store.blocking
+        super().__init__(store)
         self.staged: set[str] = set()
         self.told = threading.Condition()
 
-    def __getattr__(self, name):
-        return getattr(self._store, name)
-
     def commit(self, claim, commit):
-        self._store.commit(claim, commit)
+        self.store.commit(claim, commit)
         with self.told:
             self.staged.update(key.partition(":")[2] for key, _ in commit.stage)
             self.told.notify_all()

@@ -17,35 +17,30 @@ from graphrt._journal import writer
 from graphrt._journal.writer import Journal
 from graphrt.stores import open_store
 from graphrt.stores.protocol import Commit
+from graphrt.stores.wrapper import StoreWrapper
 
 from .world import Killer, World
 
 _WRITES = re.compile(r"BEGIN IMMEDIATE|COMMIT|INSERT|UPDATE|DELETE|CREATE|PRAGMA \w+ = ")
 
 
-class Watched:
+class Watched(StoreWrapper):
     """A store with a point before and after each call that writes."""
 
     def __init__(self, url: str, killer: Killer) -> None:
         self._killer = killer
         with killer.around("open"):
-            self._store = open_store(url)
-        self.durable, self.blocking = self._store.durable, self._store.blocking
+            super().__init__(open_store(url))
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._store, name)
-        if name not in ("claim", "renew", "release"):
-            return found
-
-        def call(*args: Any, **options: Any) -> Any:
-            with self._killer.around(name):
-                return found(*args, **options)
-
-        return call
+    def call(self, operation: str, /, *args: Any, **options: Any) -> Any:
+        if operation not in ("claim", "renew", "release"):
+            return super().call(operation, *args, **options)
+        with self._killer.around(operation):
+            return super().call(operation, *args, **options)
 
     def commit(self, claim: Any, commit: Commit) -> None:
         with self._killer.around(f"commit {described(commit)}"):
-            self._store.commit(claim, commit)
+            super().commit(claim, commit)
 
 
 def described(commit: Commit) -> str:
@@ -152,7 +147,7 @@ def watch_journal(world: World) -> None:
                     found["intents"].append([event.task, event.key])
                 case _:
                     pass
-        world.tell("acked", seq=journal.standing.seq, **found)
+        world.tell("acked", seq=journal.seq, **found)
         world.staged(keys)
 
     Journal.write, Journal.stage, Journal.tell = write, stage, quick  # type: ignore[method-assign]

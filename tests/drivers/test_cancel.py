@@ -13,6 +13,7 @@ from graphrt import Limits, Runtime
 from graphrt._drivers.thread_pool import ThreadPool
 from graphrt.errors import StoreError
 from graphrt.stores import open_store
+from graphrt.stores.filters import ThreadFilter
 
 from .support import PATIENCE_S, Beside, call, note, parallel, sequence
 
@@ -291,12 +292,12 @@ def test_close_closes_its_store_when_the_last_run_has_ended(face: str) -> None:
 
     gates["t"].open.set()
     assert works["t"].result().status == "cancelled"
-    assert {head.thread for head in store.heads()} == {"t", "u"}
+    assert {head.thread for head in store.query(ThreadFilter())} == {"t", "u"}
 
     gates["u"].open.set()
     assert works["u"].result().status == "cancelled"
     with pytest.raises(StoreError) as caught:
-        store.heads()
+        store.query(ThreadFilter())
     assert caught.value.code == "store-closed"
 
 
@@ -310,7 +311,7 @@ def test_close_leaves_a_store_open_that_it_was_given(face: str) -> None:
     gate.open.set()
     assert work.result().status == "cancelled"
 
-    assert [head.thread for head in store.heads()] == ["t"]
+    assert [head.thread for head in store.query(ThreadFilter())] == ["t"]
 
 
 def test_close_in_a_node_closes_the_store_after_the_run(face: str) -> None:
@@ -332,8 +333,8 @@ def test_close_during_a_stream_closes_the_store_at_its_end() -> None:
     steps = runtime.steps({}, thread="t")
     next(steps)
     runtime.close()
-    assert [head.thread for head in store.heads()] == ["t"]
+    assert [head.thread for head in store.query(ThreadFilter())] == ["t"]
     assert list(steps) == []
 
     with pytest.raises(StoreError, match="closed"):
-        store.heads()
+        store.query(ThreadFilter())

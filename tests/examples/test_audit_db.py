@@ -9,6 +9,7 @@ from pathlib import Path
 
 import graphrt
 from graphrt.stores import open_store
+from graphrt.stores.filters import ThreadFilter
 
 PATH = os.pathsep.join([str(Path(__file__).parents[2]), str(Path(graphrt.__file__).parents[1])])
 KILLED = """
@@ -53,7 +54,7 @@ def test_an_audit_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     assert "● discover" in done.stdout
     assert "1  discover      1  found" not in done.stdout, "a finished node ran again"
     with open_store(f"sqlite:///{tmp_path / 'audits.db'}") as store:
-        assert [(head.thread, head.status) for head in store.heads()] == [("audit-1", "completed")]
+        assert [(head.thread, head.status) for head in store.query(ThreadFilter())] == [("audit-1", "completed")]
 
 
 def test_a_finished_audit_is_followed_by_a_new_one(tmp_path: Path) -> None:
@@ -63,4 +64,4 @@ def test_a_finished_audit_is_followed_by_a_new_one(tmp_path: Path) -> None:
 
     assert (done.returncode, done.stderr) == (0, "")
     with open_store(f"sqlite:///{tmp_path / 'audits.db'}") as store:
-        assert [head.thread for head in store.heads()] == ["audit-1", "audit-2"]
+        assert [head.thread for head in store.query(ThreadFilter())] == ["audit-1", "audit-2"]

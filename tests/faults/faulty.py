@@ -11,16 +11,15 @@ import time
 import traceback
 from typing import Any
 
-import typing_extensions as te
-
 from graphrt.errors import StoreError
+from graphrt.stores.wrapper import StoreWrapper
 
 PATIENCE_S = 60.0
 CODES = ("store-full", "store-busy", "store-unavailable")
-COUNTED = ("claim", "release", "commit", "head", "heads", "load", "records", "blobs", "delete", "prune")
+COUNTED = ("claim", "release", "commit", "head", "query", "load", "records", "blobs", "delete", "prune")
 
 
-class FaultyStore:
+class FaultyStore(StoreWrapper):
     """Passes everything on to *inner*, and fails where it is told to.
 
     Args:
@@ -29,12 +28,12 @@ class FaultyStore:
         lasting: Every call after that one fails as well, until `works` is set.
     """
 
-    durable = True
-    blocking = True
-
     def __init__(
         self, inner: Any, *, at: int | None = None, code: str = "store-full", after: bool = False, lasting: bool = False
     ) -> None:
+        super().__init__(inner)
+        self.durable = self.blocking = True
+        self.offers = frozenset()
         self.inner = inner
         self.at = at
         self.code = code
@@ -59,11 +58,13 @@ class FaultyStore:
     def _error(self, name: str) -> StoreError:
         return StoreError(f"Planted at call {len(self.calls)}, {name}.", code=self.code, fix="Nothing.")
 
-    def _call(self, name: str, arguments: Any, options: Any) -> Any:
+    def call(self, name: str, /, *arguments: Any, **options: Any) -> Any:
+        if name not in COUNTED:
+            return super().call(name, *arguments, **options)
         fails = self._fails(name)
         if fails and not self.after:
             raise self._error(name)
-        found = getattr(self.inner, name)(*arguments, **options)
+        found = super().call(name, *arguments, **options)
         if fails and name == "claim":
             self.inner.release(found)  # nobody knows of it: as if its lease had run out
         if name == "commit":
@@ -73,19 +74,6 @@ class FaultyStore:
         if fails:
             raise self._error(name)
         return found
-
-    def __getattr__(self, name: str) -> Any:
-        if name in COUNTED:
-            return lambda *arguments, **options: self._call(name, arguments, options)
-        if name in {"renew", "close"}:
-            return getattr(self.inner, name)
-        raise AttributeError(name)
-
-    def __enter__(self) -> te.Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def worker_threads() -> set[threading.Thread]:

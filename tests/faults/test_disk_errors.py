@@ -10,6 +10,7 @@ import pytest
 from graphrt import GraphrtError, InputError
 from graphrt.stores import SqliteStore
 from graphrt.stores.sqlite._journal_modes import Pragmas
+from graphrt.stores.wrapper import StoreWrapper
 
 from .faulty import nothing_left, within_reason, worker_threads
 from .scenario import THREAD, Caller, World, check_end, is_of_the_store, session
@@ -53,21 +54,15 @@ class Failing:
         pass
 
 
-class Watching:
+class Watching(StoreWrapper):
     """Knows which commits were confirmed."""
 
-    durable = True
-    blocking = True
-
     def __init__(self, inner):
-        self._inner = inner
+        super().__init__(inner)
         self.stored = 0
 
-    def __getattr__(self, name):
-        return getattr(self._inner, name)
-
     def commit(self, claim, commit):
-        self._inner.commit(claim, commit)
+        super().commit(claim, commit)
         if commit.records:
             self.stored = commit.records[-1].seq
 

@@ -10,6 +10,7 @@ import pytest
 
 from graphrt import GraphrtError, InputError, StoreError
 from graphrt.stores import MemoryStore
+from graphrt.stores.filters import ThreadFilter
 
 from .faulty import CODES, FaultyStore, within_reason
 from .scenario import INPUT, THREAD, Caller, World, check_end
@@ -55,7 +56,7 @@ def prepared(store):
 def everything(store):
     """All that is stored, but for who claimed it and how often."""
     found = {}
-    for head in store.heads():
+    for head in store.query(ThreadFilter()):
         loaded = store.load(head.thread)
         kept = head._replace(epoch=0, owned=False, created_at=0.0)
         found[head.thread] = (kept, list(store.records(head.thread)), dict(loaded.staged), loaded.snapshot, loaded.meta)

@@ -23,6 +23,7 @@ from graphrt import START, GraphBuilder, Runtime
 from graphrt.errors import StoreError
 from graphrt.reducers import append
 from graphrt.stores import SqliteStore
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.protocol import Commit, Record
 from graphrt.stores.sqlite._journal_modes import Pragmas
 
@@ -106,7 +107,7 @@ def on_small_file_system(folder: Path) -> Iterator[Disk]:
 
     try:
         with SqliteStore(folder / "runs.db") as store:
-            store.heads()  # makes the file
+            store.query(ThreadFilter())  # makes the file
             yield store, fill, ballast.unlink
     finally:
         subprocess.run(["umount", folder], check=True)

@@ -10,6 +10,7 @@ import pytest
 from tests.stores import postgres_server, postgres_support
 from tests.stores.postgres_support import eventually, sql
 
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.postgres import PostgresStore, _commit
 
 from .faulty import PATIENCE_S, FaultyStore, nothing_left, within_reason, worker_threads
@@ -32,7 +33,7 @@ def fresh_run(url, expected, at, wrap, **options):
     """A run over the emptied store of *url*, disturbed at its n-th call by what *wrap* makes; whether it was."""
     before = worker_threads()
     with PostgresStore(url) as inner:
-        for head in inner.heads():
+        for head in inner.query(ThreadFilter()):
             inner.delete(head.thread)
         store = wrap(inner)
         caller = Caller(store, World(), face=FACES[at % 2], nodes="mixed", **options)
@@ -145,7 +146,7 @@ def test_a_server_that_stays_away_is_told_and_the_run_goes_on_when_it_is_back(re
     for at in range(1, 28, 1 if FULL else 9):
         before = worker_threads()
         with PostgresStore(hasty) as inner:
-            for head in inner.heads():
+            for head in inner.query(ThreadFilter()):
                 inner.delete(head.thread)
             store = Disturbed(inner, at, server.stop)
             caller = Caller(store, World(), face=FACES[at % 2], nodes="mixed")

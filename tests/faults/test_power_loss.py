@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from graphrt import StoreError
-from graphrt.stores import SqliteStore
+from graphrt.stores import SqliteStore, StoreWrapper
 from graphrt.stores._owners import this_owner
 from graphrt.stores.sqlite import _database
 from graphrt.stores.sqlite._journal_modes import Pragmas
@@ -51,21 +51,15 @@ class MarkingWorld(World):
         self._disk.mark(("kept", key))
 
 
-class MarkingStore:
+class MarkingStore(StoreWrapper):
     """Marks on the disk's log what was confirmed."""
 
-    durable = True
-    blocking = True
-
     def __init__(self, inner: Any, disk: Disk) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._disk = disk
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
     def commit(self, claim: Any, commit: Any) -> None:
-        self._inner.commit(claim, commit)
+        super().commit(claim, commit)
         if commit.records:
             self._disk.mark(("stored", commit.records[-1].seq))
 

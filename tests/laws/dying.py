@@ -9,12 +9,13 @@ import itertools
 import sqlite3
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from graphrt import open_store
 from graphrt.stores.memory import MemoryStore
 from graphrt.stores.protocol import Claim, Commit, Store
 from graphrt.stores.sqlite import SqliteStore
+from graphrt.stores.wrapper import StoreWrapper
 
 StoreKind: TypeAlias = Literal["memory", "sqlite"]
 
@@ -23,7 +24,7 @@ class PowerCutError(BaseException):
     """The process is dead: whatever is tried after this comes to nothing."""
 
 
-class Mortal:
+class Mortal(StoreWrapper):
     """A store that passes everything on until the process dies: at its commit number *after*, counted from 0.
 
     Args:
@@ -33,9 +34,8 @@ class Mortal:
     """
 
     def __init__(self, inner: Store, *, after: int | None = None, landed: bool = False) -> None:
+        super().__init__(inner)
         self.inner = inner
-        self.durable = inner.durable
-        self.blocking = inner.blocking
         self.after = after
         self.landed = landed
         self.dead = False
@@ -43,9 +43,6 @@ class Mortal:
         """What is stored."""
         self.seen: Callable[[Commit], object] = lambda _: None
         """Called with each commit that was stored."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
 
     def commit(self, claim: Claim, commit: Commit) -> None:
         dies = self.after is not None and len(self.commits) >= self.after

@@ -17,6 +17,7 @@ import pytest
 from graphrt import Runtime, open_store
 from graphrt.errors import GraphrtError, InputError
 from graphrt.stores.encrypted import EncryptedStore
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.memory import MemoryStore
 from graphrt.stores.postgres import PostgresStore
 from graphrt.stores.protocol import Store
@@ -115,7 +116,7 @@ class Replica:
         """Another store object for the same threads."""
         store = self.store
         if isinstance(store, EncryptedStore):
-            inner = store._store
+            inner = store.store
             assert isinstance(inner, SqliteStore)
             return EncryptedStore(SqliteStore(inner.path), KEYS)
         if isinstance(store, SqliteStore):
@@ -133,8 +134,8 @@ class Replica:
         if isinstance(store, (MemoryStore, SqliteStore)):
             self.store = opened_again(store)
         elif isinstance(store, EncryptedStore):
-            assert isinstance(store._store, SqliteStore)
-            abandon(store._store)
+            assert isinstance(store.store, SqliteStore)
+            abandon(store.store)
             self.store = self.another()
         else:
             assert isinstance(store, PostgresStore)
@@ -149,7 +150,7 @@ class Replica:
     def close(self) -> None:
         """Leave nothing behind."""
         if isinstance(self.store, PostgresStore):
-            for head in self.store.heads():
+            for head in self.store.query(ThreadFilter()):
                 self.store.delete(head.thread)
         else:
             self.store.close()

@@ -9,24 +9,22 @@ import pytest
 from graphrt import END, START, GraphBuilder, Runtime
 from graphrt.reducers import append
 from graphrt.stores import MemoryStore
+from graphrt.stores.wrapper import StoreWrapper
 
 
 class State(TypedDict, total=False):
     notes: Annotated[list[str], append]
 
 
-class Struck:
+class Struck(StoreWrapper):
     """A store whose third commit lands, and is broken off right after that."""
 
     def __init__(self) -> None:
-        self._inner = MemoryStore()
+        super().__init__(MemoryStore())
         self._commits = 0
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
     def commit(self, claim: Any, commit: Any) -> None:
-        self._inner.commit(claim, commit)
+        super().commit(claim, commit)
         self._commits += 1
         if self._commits == 3:
             raise KeyboardInterrupt

@@ -11,35 +11,22 @@ from typing import Any, ClassVar
 
 from graphrt.errors import ConflictError, GraphrtError
 from graphrt.stores.protocol import Claim, Commit, Store
+from graphrt.stores.wrapper import StoreWrapper
 
 
-class Around:
+class Around(StoreWrapper):
     """A store that does what the one inside does."""
 
     killer: ClassVar[str] = ""
 
     def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
         self.inner = inner
         self.newest: dict[str, Claim] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
 
     def claim(self, thread: str, **rest: Any) -> Claim:
         claim = self.newest[thread] = self.inner.claim(thread, **rest)
         return claim
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    async def __aenter__(self):
-        return self
-
-    async def __aexit__(self, *_):
-        self.close()
 
 
 class Changed(Around):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from tests.stores.planted import Around
 
+from graphrt.stores.filters import FollowerFilter
+
 
 class NobodyFollows(Around):
     """Tells no driver that somebody follows."""
 
     killer = "live.a_follower_is_told_to_the_driver"
 
-    def followed(self, threads):
-        return []
+    def select(self, wanted, **page):
+        return [] if isinstance(wanted, FollowerFilter) else super().select(wanted, **page)
 
 
 class InterestForEver(Around):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 from tests.stores.planted import Around, Changed
 
 from graphrt.errors import GraphrtError
+from graphrt.stores.filters import DueFilter, MailFilter, ThreadFilter
 
 
 class LettersStay(Changed):
@@ -26,7 +28,7 @@ class TakenIdsForgotten(Around):
     def post(self, thread, id, body):
         if self.inner.post(thread, id, body):
             return True
-        if any(letter.id == id for letter in self.inner.mail(thread)):
+        if any(letter.id == id for letter in self.inner.query(MailFilter(thread=thread))):
             return False
         return self.inner.post(thread, f"{id} again", body)
 
@@ -71,37 +73,46 @@ class UnknownThreadsRefuseTheCommit(Around):
 
     def commit(self, claim, commit):
         for thread, _, _ in commit.posts:
-            self.inner.mail(thread)
+            self.inner.query(MailFilter(thread=thread))
         self.inner.commit(claim, commit)
 
 
-class HeldIsDue(Around):
+class Lists(Around):
+    """A store that changes what is listed as due."""
+
+    def select(self, wanted, *, after, limit):
+        if isinstance(wanted, DueFilter):
+            return self.due(wanted, after=after, limit=limit)
+        return super().select(wanted, after=after, limit=limit)
+
+
+class HeldIsDue(Lists):
     """Lists threads that a living owner drives."""
 
     killer = "mail.what_is_running_is_due"
 
-    def due(self, *, now, **rest):
-        held = [head for head in self.inner.heads(status="running") if head.owned]
-        return [*self.inner.due(now=now, **rest), *held]
+    def due(self, wanted, **page):
+        held = [head for head in self.inner.query(ThreadFilter(status="running")) if head.owned]
+        return [*self.inner.query(wanted, **page), *held]
 
 
-class OldestIsDueFirst(Around):
+class OldestIsDueFirst(Lists):
     """Lists due threads in the order of their creation, whatever their priority."""
 
     killer = "mail.threads_of_a_higher_priority_are_due_first"
 
-    def due(self, *, now, **rest):
-        return sorted(self.inner.due(now=now, **rest), key=lambda head: head.thread)
+    def due(self, wanted, **page):
+        return sorted(self.inner.query(wanted, **page), key=lambda head: head.thread)
 
 
-class FailedIsDue(Around):
+class FailedIsDue(Lists):
     """Lists failed threads with mail, which no worker may drive."""
 
     killer = "mail.mail_makes_a_thread_due"
 
-    def due(self, *, now, **rest):
-        failed = [head for head in self.inner.heads(status="failed") if self.inner.mailed([head.thread])]
-        return [*failed, *self.inner.due(now=now, **rest)]
+    def due(self, wanted, **page):
+        failed = self.inner.query(ThreadFilter(status="failed", has_mail=True))
+        return [*failed, *self.inner.query(wanted, **page)]
 
 
 class QueuedIsCompleted(Around):
@@ -109,19 +120,20 @@ class QueuedIsCompleted(Around):
 
     killer = "mail.inputs_that_wait_are_seen_in_listings"
 
-    def heads(self, **rest):
-        return [self.inner.head(head.thread) for head in self.inner.heads(**rest)]
+    def select(self, wanted, *, after, limit):
+        found = super().select(wanted, after=after, limit=limit)
+        return [self.inner.head(head.thread) for head in found] if isinstance(wanted, ThreadFilter) else found
 
 
-class PagesBeginAnew(Around):
+class PagesBeginAnew(Lists):
     killer = "mail.due_threads_are_filtered_and_paged"
 
-    def due(self, *, now, after=None, **rest):
-        return self.inner.due(now=now, **rest)
+    def due(self, wanted, *, after, limit):
+        return self.inner.query(wanted, limit=limit)
 
 
-class TimesForgotten(Around):
+class TimesForgotten(Lists):
     killer = "mail.time_makes_a_paused_thread_due"
 
-    def due(self, *, now, **rest):
-        return self.inner.due(now=0.0, **rest)
+    def due(self, wanted, **page):
+        return self.inner.query(replace(wanted, now=0.0), **page)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 
 from tests.stores.planted import Around
+
+from graphrt.stores.filters import ThreadFilter
 
 
 class Loads(Around):
@@ -89,56 +92,58 @@ class PageBoundaryTwice(Around):
 class Heads(Around):
     """A store that changes what is listed."""
 
-    def heads(self, **filters):
-        return self.seen(filters)
+    def select(self, wanted, **page):
+        if isinstance(wanted, ThreadFilter):
+            return self.listed(wanted, **page)
+        return super().select(wanted, **page)
 
 
 class HeadsById(Heads):
     killer = "listing.heads_are_in_order_of_making"
 
-    def seen(self, filters):
-        return sorted(self.inner.heads(**filters))
+    def listed(self, wanted, **page):
+        return sorted(self.inner.query(wanted, **page))
 
 
 class HeadsByTime(Heads):
     killer = "listing.work_does_not_change_the_order"
 
-    def seen(self, filters):
-        return sorted(self.inner.heads(**filters), key=lambda head: head.updated_at)
+    def listed(self, wanted, **page):
+        return sorted(self.inner.query(wanted, **page), key=lambda head: head.updated_at)
 
 
 class PrefixIsLike(Heads):
     killer = "listing.a_prefix_is_no_pattern"
 
-    def seen(self, filters):
-        prefix = filters.pop("prefix", None) or ""
-        pattern = re.escape(prefix).replace("_", ".").replace("%", ".*")
-        return [head for head in self.inner.heads(**filters) if re.match(pattern, head.thread, re.IGNORECASE)]
+    def listed(self, wanted, **page):
+        pattern = re.escape(wanted.prefix or "").replace("_", ".").replace("%", ".*")
+        found = self.inner.query(replace(wanted, prefix=None), **page)
+        return [head for head in found if re.match(pattern, head.thread, re.IGNORECASE)]
 
 
 class AfterIncluded(Heads):
     killer = "listing.heads_after_a_thread"
 
-    def seen(self, filters):
-        after = filters.get("after")
-        return [self.inner.head(after)] * (after is not None) + self.inner.heads(**filters)
+    def listed(self, wanted, *, after, limit):
+        first = [] if after is None else [self.inner.head(after)]
+        return first + self.inner.query(wanted, after=after, limit=limit)
 
 
 class BeforeIncluded(Heads):
     killer = "listing.heads_updated_before"
 
-    def seen(self, filters):
-        before = filters.pop("updated_before", None)
+    def listed(self, wanted, **page):
+        before = wanted.updated_before
         later = None if before is None else math.nextafter(before, math.inf)
-        return self.inner.heads(**filters, updated_before=later)
+        return self.inner.query(replace(wanted, updated_before=later), **page)
 
 
 class LimitBeforeFilter(Heads):
     killer = "listing.a_limit_counts_matches"
 
-    def seen(self, filters):
-        status = filters.pop("status", None)
-        return [head for head in self.inner.heads(**filters) if status in {None, head.status}]
+    def listed(self, wanted, **page):
+        found = self.inner.query(replace(wanted, status=None), **page)
+        return [head for head in found if wanted.status in {None, head.status}]
 
 
 class BlobsReplaced(Around):
@@ -159,7 +164,7 @@ class BlobsShared(Around):
     def blobs(self, thread, names):
         wanted = list(names)
         found: dict[str, bytes] = {}
-        for head in self.inner.heads():
+        for head in self.inner.query(ThreadFilter()):
             found = self.inner.blobs(head.thread, wanted) | found
         return found
 
@@ -182,7 +187,7 @@ class DeleteTakesThePrefix(Around):
     killer = "whole.delete_leaves_other_threads"
 
     def delete(self, thread):
-        for head in self.inner.heads(prefix=thread):
+        for head in self.inner.query(ThreadFilter(prefix=thread)):
             self.inner.delete(head.thread)
 
 

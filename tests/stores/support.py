@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from graphrt.errors import StoreError
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.protocol import Claim, Commit, Record, Store
 from graphrt.stores.sqlite import SqliteStore
 from graphrt.stores.sqlite import _files as files
@@ -50,7 +51,7 @@ def opened(path: Any, **options: Any) -> SqliteStore:
 def refused(path: Any) -> StoreError:
     """The error that opening *path* ends in: it names the path and says what to do."""
     with pytest.raises(StoreError) as caught:
-        SqliteStore(path).heads()
+        SqliteStore(path).query(ThreadFilter())
     assert caught.value.fix
     assert str(path) in str(caught.value)
     return caught.value

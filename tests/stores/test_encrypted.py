@@ -14,6 +14,7 @@ from graphrt.stores.encrypted import EncryptedStore
 from graphrt.stores.memory import MemoryStore
 from graphrt.stores.protocol import Commit, Loaded, Record, Saved
 from graphrt.stores.sqlite import SqliteStore
+from graphrt.stores.wrapper import StoreWrapper
 
 pytestmark = pytest.mark.needs("cryptography")
 AT = 1_700_000_000.0
@@ -70,21 +71,15 @@ def refused(call, code):
     return caught.value
 
 
-class Tampered:
+class Tampered(StoreWrapper):
     """A store whose bodies pass through the hands of somebody else when they are read."""
 
-    durable = True
-    blocking = True
-
     def __init__(self, store, change):
-        self._store = store
+        super().__init__(store)
         self._change = change
 
-    def __getattr__(self, name):
-        return getattr(self._store, name)
-
     def load(self, thread, **options):
-        found = self._store.load(thread, **options)
+        found = self.store.load(thread, **options)
         return Loaded(
             found.head,
             self._change("meta", found.meta),
@@ -94,11 +89,11 @@ class Tampered:
         )
 
     def records(self, thread, *, after=0, upto=None):
-        for record in self._store.records(thread, after=after, upto=upto):
+        for record in self.store.records(thread, after=after, upto=upto):
             yield record._replace(body=self._change("record", record.body))
 
     def blobs(self, thread, names):
-        return {name: self._change("blob", body) for name, body in self._store.blobs(thread, names).items()}
+        return {name: self._change("blob", body) for name, body in self.store.blobs(thread, names).items()}
 
 
 # ---------------------------------------------------------------------------------------------------------- the storage

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from tests.stores.support import AT, claimed, entry, loosen
@@ -11,8 +12,17 @@ from tests.threads.support import ask, line, note
 
 from graphrt import Runtime
 from graphrt.errors import InputError, StoreError
-from graphrt.stores import Commit, EncryptedStore, Labels, MemoryStore, Question, QuestionFilter, ThreadFilter
-from graphrt.stores.sqlite import SqliteStore, _finding
+from graphrt.stores import (
+    Commit,
+    EncryptedStore,
+    Labels,
+    MemoryStore,
+    Question,
+    QuestionFilter,
+    StoreWrapper,
+    ThreadFilter,
+)
+from graphrt.stores.sqlite import SqliteStore, _query
 
 from . import postgres_server
 from .postgres_support import sql
@@ -32,16 +42,21 @@ def tables(path):
         return db.execute("SELECT name FROM sqlite_master ORDER BY name").fetchall()
 
 
-def plan(store, text, values):
-    found = store._file.connection().execute(f"EXPLAIN QUERY PLAN {text}", values).fetchall()
+PAGE = {"asked_at": AT, "id": "t", "place": "", "most": 10}
+
+
+def plan(store, statement, **page):
+    values = statement.values | page
+    found = store._file.connection().execute(f"EXPLAIN QUERY PLAN {statement.text}", values).fetchall()
     return [row[3] for row in found]
 
 
 @pytest.mark.parametrize(("wanted", "rare", "index"), WANTED)
 def test_a_page_of_the_inbox_is_read_from_an_index(tmp_path, wanted, rare, index):
     with SqliteStore(tmp_path / "runs.db") as store:
-        text, values = _finding.inbox_text(wanted, rare=rare)
-        steps = plan(store, text, [*values, AT, "t", "", 10])
+        first = "tenant" if wanted.tenant else "asked"
+        statement = _query.SQL.inbox(wanted, rare=rare, index="" if rare else f"INDEXED BY question_{first}")
+        steps = plan(store, statement, **PAGE)
 
     assert any(step.startswith("SEARCH q ") and index in step for step in steps)
     assert not any(step.startswith("SCAN ") and "page" not in step for step in steps)
@@ -54,8 +69,7 @@ def test_questions_of_a_kind_are_read_from_its_index(tmp_path, graph, sorts):
     """Those of a kind and a graph come in order; the few of a rare kind are sorted."""
     with SqliteStore(tmp_path / "runs.db") as store:
         wanted = QuestionFilter(kind="approval", graph=graph, node="n")
-        text, values = _finding.inbox_text(wanted, rare=None, by_kind=True)
-        steps = plan(store, text, [*values, AT, "t", "", 10])
+        steps = plan(store, _query.SQL.inbox(wanted, index="INDEXED BY question_kind"), **PAGE)
 
     assert any(step.startswith("SEARCH q ") and "question_kind (kind=?" in step for step in steps)
     assert sorts == any("ORDER BY" in step for step in steps[: steps.index("SCAN page")])
@@ -70,7 +84,7 @@ def test_the_index_of_kinds_leads_where_it_finds_fewer_questions(tmp_path):
         )
 
         def leads(**words):
-            return _finding._leads(db, QuestionFilter(**words))
+            return _query._leads(db, QuestionFilter(**words))
 
         assert [leads(kind="rare"), leads(kind="unknown"), leads(kind="common", graph="g")] == [True] * 3
         assert [leads(kind="common"), leads(graph="g"), leads(kind="rare", tenant="acme")] == [False] * 3
@@ -88,8 +102,7 @@ def test_the_index_of_kinds_leads_where_it_finds_fewer_questions(tmp_path):
 )
 def test_a_page_of_threads_is_read_from_an_index(tmp_path, wanted, index, newest_first):
     with SqliteStore(tmp_path / "runs.db") as store:
-        text, values = _finding.find_text(wanted, newest_first=newest_first)
-        steps = plan(store, text, [*values, 5, 10])
+        steps = plan(store, _query.SQL.find(replace(wanted, newest_first=newest_first)), after=5, most=10)
 
     assert index in steps[0]
     assert not any("ORDER BY" in step or step.startswith("SCAN") for step in steps)
@@ -99,7 +112,7 @@ def test_a_page_of_threads_is_read_from_an_index(tmp_path, wanted, index, newest
 @pytest.mark.slow
 def test_the_server_reads_pages_from_an_index(request):
     from graphrt.stores import PostgresStore
-    from graphrt.stores.postgres import _finding as finding
+    from graphrt.stores.postgres._query import SQL
 
     url = postgres_server.fresh_url(request.config)
     with PostgresStore(url) as store:
@@ -127,19 +140,17 @@ def test_the_server_reads_pages_from_an_index(request):
         )
         sql(url, "ANALYZE")
 
-        def steps(told):
-            text, values = told
+        def steps(statement, **page):
             with store._link.lend() as connection:
-                rows = connection.execute(b"EXPLAIN " + store._link.named(text), values).fetchall()
+                text = b"EXPLAIN " + store._link.named(statement.text)
+                rows = connection.execute(text, statement.values | page).fetchall()
             return "\n".join(row[0] for row in rows)
 
         def inbox(**wanted):
-            text, values = finding.inbox_text(QuestionFilter(**wanted))
-            return steps((text, [*values, 200.0, "t", b"", 10]))
+            return steps(SQL.inbox(QuestionFilter(**wanted)), asked_at=200.0, id="t", place=b"", most=10)
 
         def find(**wanted):
-            text, values = finding.find_text(ThreadFilter(**wanted), newest_first=False)
-            return steps((text, [*values, 0, 10]))
+            return steps(SQL.find(ThreadFilter(**wanted)), after=0, most=10)
 
         assert "question_asked" in inbox()
         assert "question_asked" in inbox(kind="question")
@@ -183,7 +194,7 @@ def test_a_label_that_was_damaged_is_named(tmp_path, column, value):
             store.head("t")
         assert caught.value.code == "store-damaged"
         store.delete("t")
-        assert store.find(ThreadFilter()) == store.find(ThreadFilter(tags=frozenset({"x"}))) == []
+        assert store.query(ThreadFilter()) == store.query(ThreadFilter(tags=frozenset({"x"}))) == []
 
 
 def test_a_question_that_was_damaged_is_named(tmp_path):
@@ -218,26 +229,12 @@ def test_what_cannot_be_stored_is_refused_as_a_whole(tmp_path):
 # -- stores of others --------------------------------------------------------------------------------------------------
 
 
-class Plain:
+class Plain(StoreWrapper):
     """A store that has the methods of the protocol alone."""
 
     def __init__(self, inner):
-        self.durable, self.blocking = inner.durable, inner.blocking
-        for name in (
-            "claim",
-            "renew",
-            "release",
-            "commit",
-            "head",
-            "heads",
-            "load",
-            "records",
-            "blobs",
-            "delete",
-            "prune",
-            "close",
-        ):
-            setattr(self, name, getattr(inner, name))
+        super().__init__(inner)
+        self.offers = frozenset()
 
 
 @pytest.mark.parametrize("wrap", [False, True], ids=["alone", "in a tenant's store"])
@@ -252,19 +249,18 @@ def test_a_store_without_the_methods_keeps_threads_without_labels(wrap):
     assert runtime.fork("t", to="v") == "v"
     assert runtime.resume("t", answer="yes").status == "completed"
 
-    for doing, call in (
-        ("keep titles and tags", lambda: runtime.run({}, thread="w", title="one")),
-        ("keep titles and tags", lambda: runtime.label("u", title="one")),
-        ("find threads by them", lambda: runtime.threads(tags={"x"})),
-        ("find threads by them", lambda: runtime.threads(newest_first=True)),
-        ("list the open questions of all threads", runtime.inbox),
-        ("list the open questions of a thread", runtime.reindex),
+    for call in (
+        lambda: runtime.run({}, thread="w", title="one"),
+        lambda: runtime.label("u", title="one"),
+        lambda: runtime.threads(tags={"x"}),
+        lambda: runtime.threads(newest_first=True),
+        runtime.inbox,
+        runtime.reindex,
     ):
         with pytest.raises(InputError) as caught:
             call()
         assert caught.value.code == "store-lacks"
-        assert doing in caught.value.what
-        assert "`graphrt.stores.Findable`" in caught.value.what
+        assert "does not offer 'labels'" in caught.value.what
     assert [one.thread for one in runtime.threads()] == ["t", "u", "v"]
 
 

@@ -187,7 +187,7 @@ def test_every_verb_of_a_used_runtime_is_refused_in_a_child_at_once(application,
             begin = time.monotonic()
             assert [name for name in verbs if not refused(lambda: call(name))] == []
             assert refused(lambda: busy.schedules.list() and None)
-            assert refused(busy.store.heads) and refused(lambda: busy.store.load("parent0-0"))
+            assert refused(lambda: busy.store.query(ThreadFilter())) and refused(lambda: busy.store.load("parent0-0"))
             assert refused(busy.__enter__)
             assert refused(Worker(busy).run)
             assert time.monotonic() - begin < 5

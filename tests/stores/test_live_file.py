@@ -11,6 +11,7 @@ import pytest
 from tests.stores.support import claimed
 
 from graphrt.errors import StoreError
+from graphrt.stores.filters import FollowerFilter
 from graphrt.stores.sqlite import SqliteStore
 
 
@@ -25,7 +26,7 @@ def live(store) -> Path:
 
 
 def test_it_is_made_by_the_first_follower_and_by_nobody_else(store):
-    assert store.followed(["t"]) == []
+    assert store.query(FollowerFilter(threads=["t"])) == []
     assert store.relayed("t", after=0, limit=1) == []
     store.forget_live(["t"])
     assert not live(store).exists()
@@ -37,12 +38,12 @@ def test_it_is_made_by_the_first_follower_and_by_nobody_else(store):
 def test_it_may_be_deleted_while_it_is_open(store):
     with SqliteStore(store.path) as other:
         store.follow_live("t", for_s=10)
-        assert other.followed(["t"]) == ["t"]
+        assert other.query(FollowerFilter(threads=["t"])) == ["t"]
         for ending in ("", "-wal", "-shm"):
             Path(f"{live(store)}{ending}").unlink(missing_ok=True)
-        assert other.followed(["t"]) == []
+        assert other.query(FollowerFilter(threads=["t"])) == []
         store.follow_live("t", for_s=10)
-        assert other.followed(["t"]) == ["t"]
+        assert other.query(FollowerFilter(threads=["t"])) == ["t"]
         place = other.relay("t", "a", b"x")
         assert [(one.place, one.body) for one in store.relayed("t", after=0, limit=1)] == [(place, b"x")]
 
@@ -66,7 +67,7 @@ def test_one_that_is_damaged_or_of_another_version_is_replaced(store, damage):
         again.follow_live("t", for_s=10)
         place = again.relay("t", "b", b"y")
 
-        assert again.followed(["t"]) == ["t"]
+        assert again.query(FollowerFilter(threads=["t"])) == ["t"]
         assert [one.id for one in again.relayed("t", after=place - 1, limit=5)] == ["b"]
 
 
@@ -91,7 +92,7 @@ def test_a_closed_store_carries_nothing(store):
     store.follow_live("t", for_s=10)
     store.close()
     with pytest.raises(StoreError) as error:
-        store.followed(["t"])
+        store.query(FollowerFilter(threads=["t"]))
     assert error.value.code == "store-closed"
 
 

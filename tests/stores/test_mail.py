@@ -10,8 +10,9 @@ from tests.stores.test_finding import Plain, plan
 
 from graphrt.errors import InputError, StoreError
 from graphrt.stores import Commit, EncryptedStore, MemoryStore, TenantStore
-from graphrt.stores.mail import REMEMBERED, postable, posts
-from graphrt.stores.sqlite import SqliteStore, _mail
+from graphrt.stores.filters import DueFilter, MailFilter, ThreadFilter
+from graphrt.stores.protocol import REMEMBERED
+from graphrt.stores.sqlite import SqliteStore, _query
 from graphrt.testing.flaky_store import Fault, FlakyStore
 
 from . import postgres_server
@@ -31,8 +32,8 @@ def made(store, thread="t", **words):
 @pytest.mark.parametrize(("graphs", "prefix"), [(None, None), (["g", "h"], None), (["g"], "a")])
 def test_due_threads_are_read_from_indexes(tmp_path, graphs, prefix):
     with SqliteStore(tmp_path / "runs.db") as store:
-        text, values = _mail.due_text(graphs, prefix)
-        steps = "\n".join(plan(store, text, {"rank": 0, "no": 5, "now": AT, "most": 10, **values}))
+        statement = _query.SQL.due(DueFilter(now=AT, graphs=graphs, prefix=prefix))
+        steps = "\n".join(plan(store, statement, rank=0, after=5, now=AT, most=10))
 
     for index in ("thread_running", "part_mail", "question_expires"):
         assert index in steps
@@ -56,8 +57,8 @@ def test_a_page_of_many_due_threads_reads_its_own_rows(tmp_path):
             steps += 1
 
         db.set_progress_handler(count, 100)  # called for each 100 instructions of SQLite's virtual machine
-        first = store.due(now=AT, limit=100)
-        after = store.due(now=AT, limit=100, after=first[-1].thread)
+        first = store.query(DueFilter(now=AT), limit=100)
+        after = store.query(DueFilter(now=AT), limit=100, after=first[-1].thread)
         db.set_progress_handler(None, 0)
 
     assert [head.priority for head in [*first, *after]] == [0] * 200
@@ -81,7 +82,7 @@ def test_a_thread_that_is_not_due_is_in_no_index_of_those_that_are(tmp_path):
 @pytest.mark.slow
 def test_the_server_reads_due_threads_from_indexes(request):
     from graphrt.stores import PostgresStore
-    from graphrt.stores.postgres import _mail as mail
+    from graphrt.stores.postgres._query import SQL
 
     url = postgres_server.fresh_url(request.config)
     with PostgresStore(url) as store:
@@ -98,7 +99,7 @@ def test_the_server_reads_due_threads_from_indexes(request):
             " FROM generate_series(100, 20100) n",
         )
         sql(url, "ANALYZE")
-        text, values = mail.due_text(["g"], None)
+        text, values = SQL.due(DueFilter(now=1e9 + 100, graphs=["g"]))
         values |= {"now": 1e9 + 100, "rank": -10, "after": 0, "most": 10}
         with store._link.lend() as connection:
             rows = connection.execute(b"EXPLAIN " + store._link.named(text), values).fetchall()
@@ -107,7 +108,7 @@ def test_the_server_reads_due_threads_from_indexes(request):
         assert "thread_running" in steps
         assert "question_expires" in steps
         assert "Seq Scan on thread" not in steps
-        assert len(store.due(now=1e9 + 100)) == 41
+        assert len(store.query(DueFilter(now=1e9 + 100))) == 41
     postgres_server.drop(url)
 
 
@@ -142,7 +143,7 @@ def _has(url, function):
 
 def take_all(store, thread="t"):
     claim = store.claim(thread, create=False, lease_s=60, at=AT)
-    places = [letter.place for letter in store.mail(thread)]
+    places = [letter.place for letter in store.query(MailFilter(thread=thread))]
     store.commit(claim, Commit(claim.head.seq, AT, taken=places, release=True))
 
 
@@ -156,7 +157,7 @@ def test_the_last_thousand_ids_are_remembered_and_older_ones_are_not(tmp_path, k
         assert not store.post("t", "1", b"again")
         assert not store.post("t", str(REMEMBERED), b"again")
         assert store.post("t", "0", b"again")  # the oldest one is forgotten
-        assert [(one.id, one.place > REMEMBERED + 1) for one in store.mail("t")] == [("0", True)]
+        assert [(one.id, one.place > REMEMBERED + 1) for one in store.query(MailFilter(thread="t"))] == [("0", True)]
 
 
 # -- wrappers ----------------------------------------------------------------------------------------------------------
@@ -169,13 +170,13 @@ def test_an_encrypted_store_keeps_no_letter_in_plain(tmp_path):
     with EncryptedStore(inner, {"k": bytes(range(32))}) as store:
         made(made(store), "u")
         store.post("t", "a", b"a secret answer")
-        stored = inner.mail("t")[0].body
+        stored = inner.query(MailFilter(thread="t"))[0].body
         assert b"secret" not in stored
-        assert store.mail("t")[0].body == b"a secret answer"
+        assert store.query(MailFilter(thread="t"))[0].body == b"a secret answer"
 
         inner.post("u", "a", stored)  # the letter of another thread
         with pytest.raises(StoreError) as caught:
-            store.mail("u")
+            store.query(MailFilter(thread="u"))
         assert caught.value.code == "store-damaged"
 
 
@@ -188,15 +189,18 @@ def test_a_tenant_reaches_no_thread_of_another(tmp_path):
 
         assert acme.post("t", "a", b"x")
         for store, thread in ((other, "t"), (acme, "theirs"), (acme, "free")):
-            for call in (lambda s=store, t=thread: s.post(t, "a", b"x"), lambda s=store, t=thread: s.mail(t)):
+            for call in (
+                lambda s=store, t=thread: s.post(t, "a", b"x"),
+                lambda s=store, t=thread: s.query(MailFilter(thread=t)),
+            ):
                 with pytest.raises(InputError) as caught:
                     call()
                 assert caught.value.code == "unknown-thread"
                 assert "acme" not in str(caught.value)
-        assert [head.thread for head in acme.due(now=AT)] == ["t"]
-        assert other.mailed(["t", "theirs"]) == []
-        assert [head.thread for head in shared.due(now=AT)] == ["acme~t", "other~theirs", "free"]
-        assert acme.due(now=AT, after="t") == []
+        assert [head.thread for head in acme.query(DueFilter(now=AT))] == ["t"]
+        assert [head.thread for head in other.query(ThreadFilter(ids=["t", "theirs"], has_mail=True))] == []
+        assert [head.thread for head in shared.query(DueFilter(now=AT))] == ["acme~t", "other~theirs", "free"]
+        assert acme.query(DueFilter(now=AT), after="t") == []
 
 
 @pytest.mark.parametrize("wrap", ["alone", "in a tenant's store", "flaky"])
@@ -204,22 +208,26 @@ def test_a_store_without_the_methods_says_so(wrap):
     store = Plain(MemoryStore())
     store = {"alone": store, "flaky": FlakyStore(store)}.get(wrap) or TenantStore(store, "acme")
 
-    assert not posts(store)
+    assert "mail" not in store.offers
     with pytest.raises(InputError) as caught:
-        postable(store)
+        store.query(DueFilter(now=AT))
     assert caught.value.code == "store-lacks"
-    assert all(name in str(caught.value) for name in ("'post'", "'mail'", "'mailed'", "'due'"))
+    assert "does not offer 'mail'" in str(caught.value)
 
 
 def test_a_flaky_store_fails_where_it_is_told_to():
-    store = FlakyStore(made(MemoryStore(), status="running"), [Fault("post", moment="after"), Fault("due")])
+    store = FlakyStore(made(MemoryStore(), status="running"), [Fault("post", moment="after"), Fault("query")])
     with pytest.raises(StoreError):
         store.post("t", "a", b"1")
     with pytest.raises(StoreError):
-        store.due(now=AT)
+        store.query(DueFilter(now=AT))
 
     assert not store.post("t", "a", b"1")  # it was kept although the call failed
-    assert store.mailed(["t"]) == ["t"] == [head.thread for head in store.due(now=AT)]
+    assert (
+        [head.thread for head in store.query(ThreadFilter(ids=["t"], has_mail=True))]
+        == ["t"]
+        == [head.thread for head in store.query(DueFilter(now=AT))]
+    )
     assert store.calls["post"] == 2
 
 
@@ -262,4 +270,4 @@ def test_a_lost_answer_leaves_the_letter_once(tmp_path):
         claimed(store)
         store.post("t", "a", b"x")
         assert not store.post("t", "a", b"x")
-        assert [one.body for one in store.mail("t")] == [b"x"]
+        assert [one.body for one in store.query(MailFilter(thread="t"))] == [b"x"]

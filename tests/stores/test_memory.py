@@ -6,7 +6,7 @@ import pytest
 from tests.stores.support import AT, claimed
 
 from graphrt.errors import ConflictError, StoreError
-from graphrt.stores.labels import ThreadFilter
+from graphrt.stores.filters import ScheduleFilter, ThreadFilter
 from graphrt.stores.memory import MemoryStore
 from graphrt.stores.protocol import Commit, Record
 
@@ -52,7 +52,7 @@ def test_close_forgets_everything():
 
     for call in (
         lambda: store.head("t"),
-        store.schedules,
+        lambda: store.query(ScheduleFilter()),
         lambda: store.delete_schedule("nightly"),
         lambda: store.follow_live("t", for_s=1),
         lambda: store.relay("t", "1", b"item"),
@@ -71,5 +71,5 @@ def test_page_begins_after_a_thread_that_has_no_entries_yet(newest_first):
         if thread != "b":
             store.commit(claim, Commit(0, AT, [Record(1, 1, b"1")]))
 
-    found = store.find(ThreadFilter(), after="b", newest_first=newest_first)
+    found = store.query(ThreadFilter(newest_first=newest_first), after="b")
     assert [head.thread for head in found] == (["a"] if newest_first else ["c"])

@@ -13,6 +13,7 @@ from tests.stores.kept import KEYS, LARGE, THREADS, fill, opened, runtime
 
 from graphrt.errors import GraphrtError, InputError, StoreError
 from graphrt.stores import EncryptedStore, MemoryStore, PostgresStore, SqliteStore
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.protocol import Commit, Record, Saved
 
 KINDS = [
@@ -268,7 +269,7 @@ def test_every_byte_of_a_file_counts(sqlite):
             with pytest.raises(InputError) as caught:
                 store.import_thread(io.BytesIO(data), thread="t")
             assert caught.value.code == "bad-archive"
-            assert not store.heads()
+            assert not store.query(ThreadFilter())
         store.import_thread(io.BytesIO(whole), thread="t")
         assert store.verify().ok
 
@@ -295,7 +296,7 @@ def test_import_that_fails_leaves_nothing(sqlite, monkeypatch):
         monkeypatch.setattr(MemoryStore, "prune", fails)
         with pytest.raises(StoreError):
             store.import_thread(io.BytesIO(file.getvalue()))
-        assert not store.heads()
+        assert not store.query(ThreadFilter())
 
 
 def test_times_of_the_thread_stay(sqlite, folder):

@@ -7,6 +7,7 @@ from tests.stores.support import AT, entry
 
 from graphrt.errors import InputError, StoreError
 from graphrt.stores import Commit, EncryptedStore, MemoryStore, TenantStore
+from graphrt.stores.filters import MailFilter
 from graphrt.stores.sqlite import SqliteStore
 from graphrt.testing.flaky_store import Fault, FlakyStore
 
@@ -22,7 +23,7 @@ def made(store, thread):
 
 
 def mail(store, thread):
-    return [(letter.id, letter.body) for letter in store.mail(thread)]
+    return [(letter.id, letter.body) for letter in store.query(MailFilter(thread=thread))]
 
 
 @pytest.mark.needs("psycopg")
@@ -45,7 +46,7 @@ def test_two_commits_that_post_to_each_other_do_not_wait_for_each_other(request)
             store.commit(claims["t"], Commit(1, AT, [entry(2)], posts=[LETTER]))  # would raise store-busy
 
             assert mail(store, "u") == [("a", b"x")]
-        assert [letter.id for letter in store.mail("t")] == ["z"]
+        assert [letter.id for letter in store.query(MailFilter(thread="t"))] == ["z"]
     postgres_server.drop(url)
 
 

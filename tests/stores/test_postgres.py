@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from graphrt.errors import ConflictError, InputError, MissingExtraError, StoreError
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.postgres import PostgresStore, _driver, _schema, _url
 from graphrt.stores.protocol import Commit, Saved
 
@@ -110,7 +111,7 @@ def test_a_wrong_password_is_unavailable_and_never_shown(request):
     wrong = base.replace("postgres@", f"guarded:{'canary-93'}@", 1)
 
     with PostgresStore(wrong) as store, pytest.raises(StoreError) as caught:
-        store.heads()
+        store.query(ThreadFilter())
 
     assert caught.value.code == "store-unavailable"
     assert "password" in caught.value.what
@@ -120,7 +121,7 @@ def test_a_wrong_password_is_unavailable_and_never_shown(request):
 @pytest.mark.parametrize("change", [("/postgres?", "/no_such_database?"), ("host=", "host=%2Fnonexistent")])
 def test_a_server_or_database_that_is_not_there_is_unavailable(url, change):
     with PostgresStore(url.replace(*change)) as store, pytest.raises(StoreError) as caught:
-        store.heads()
+        store.query(ThreadFilter())
 
     assert caught.value.code == "store-unavailable"
 
@@ -128,12 +129,12 @@ def test_a_server_or_database_that_is_not_there_is_unavailable(url, change):
 def test_settings_that_may_lose_commits_are_refused_unless_the_url_says_so(url):
     weak = postgres_server.with_options(url, options="-c synchronous_commit=off")
     with PostgresStore(weak) as store, pytest.raises(StoreError) as caught:
-        store.heads()
+        store.query(ThreadFilter())
     assert caught.value.code == "store-unsafe"
     assert "synchronous_commit is off" in caught.value.what
 
     with PostgresStore(postgres_server.with_options(weak, unsafe="true")) as store:
-        assert store.heads() == []
+        assert store.query(ThreadFilter()) == []
 
 
 def test_full_page_writes_off_is_refused(request, url):
@@ -142,7 +143,7 @@ def test_full_page_writes_off_is_refused(request, url):
     try:
         eventually(lambda: postgres_server.run(url, "SHOW full_page_writes") == [("off",)])
         with PostgresStore(url) as store, pytest.raises(StoreError) as caught:
-            store.heads()
+            store.query(ThreadFilter())
     finally:
         server.set(full_page_writes=None)
         eventually(lambda: postgres_server.run(url, "SHOW full_page_writes") == [("on",)])
@@ -154,7 +155,7 @@ def test_a_session_that_only_reads_is_read_only_and_still_reads(url, store):
     store.release(started(store))
 
     with PostgresStore(postgres_server.with_options(url, options="-c default_transaction_read_only=on")) as reader:
-        assert [head.thread for head in reader.heads()] == ["t"]
+        assert [head.thread for head in reader.query(ThreadFilter())] == ["t"]
         with pytest.raises(StoreError) as caught:
             reader.claim("t", create=False, lease_s=5.0, at=AT)
 
@@ -172,7 +173,7 @@ def test_many_stores_may_make_the_tables_at_once(url):
     def begin(store):
         gate.wait()
         try:
-            store.heads()
+            store.query(ThreadFilter())
         except BaseException as error:  # noqa: BLE001 - told below
             errors.append(error)
 
@@ -190,11 +191,11 @@ def test_many_stores_may_make_the_tables_at_once(url):
 
 @pytest.mark.parametrize(("change", "code"), [(-1, "store-older"), (1, "store-newer")])
 def test_schema_of_another_version_is_refused(url, store, change, code):
-    store.heads()
+    store.query(ThreadFilter())
     sql(url, f"UPDATE {{s}}.schema_version SET version = version + {change}")
 
     with PostgresStore(url) as late, pytest.raises(StoreError) as caught:
-        late.heads()
+        late.query(ThreadFilter())
 
     assert caught.value.code == code
 
@@ -204,7 +205,7 @@ def test_a_schema_of_somebody_else_is_refused_and_left_as_it_is(url, table):
     sql(url, "CREATE SCHEMA {s}")
     sql(url, f"CREATE TABLE {{s}}.{table}")
     with PostgresStore(url) as store, pytest.raises(StoreError) as caught:
-        store.heads()
+        store.query(ThreadFilter())
 
     tables = postgres_server.run(
         url, "SELECT count(*) FROM pg_tables WHERE schemaname = %s", postgres_server.plain(url)[1]
@@ -302,9 +303,9 @@ def test_a_row_that_is_locked_for_too_long_is_busy(url):
 def test_more_calls_than_connections_wait_and_then_say_so(url):
     with PostgresStore(postgres_server.with_options(url, pool_size="1", busy_timeout_s="0.1")) as store:
         with store._link.lend(), pytest.raises(StoreError) as caught:
-            store.heads()
+            store.query(ThreadFilter())
 
-        assert store.heads() == []
+        assert store.query(ThreadFilter()) == []
     assert caught.value.code == "store-busy"
 
 

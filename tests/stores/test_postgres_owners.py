@@ -212,6 +212,7 @@ def test_a_forked_child_leaves_the_connections_and_claims_of_its_parent_alone(ur
     script = f"""
 import gc, os, traceback
 from graphrt.errors import ConflictError, InputError
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.postgres import PostgresStore
 from graphrt.stores.protocol import Commit, Record
 store = PostgresStore({url!r})
@@ -221,7 +222,7 @@ child = os.fork()
 if child == 0:
     code = 1
     try:
-        for call in (store.heads, lambda: store.commit(claim, Commit(1, 1.0, [Record(2, 1, b"child")]))):
+        for call in (lambda: store.query(ThreadFilter()), lambda: store.commit(claim, Commit(1, 1.0, [Record(2, 1, b"child")]))):
             try:
                 call()
                 raise AssertionError("not refused")

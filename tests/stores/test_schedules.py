@@ -7,12 +7,12 @@ from tests.stores.support import AT
 from tests.stores.test_finding import Plain
 
 from graphrt.errors import InputError, StoreError
-from graphrt.stores import EncryptedStore, MemoryStore, Scheduled, TenantStore
-from graphrt.stores.schedules import keeps_schedules, schedulable
+from graphrt.stores import EncryptedStore, MemoryStore, StoredSchedule, TenantStore
+from graphrt.stores.filters import ScheduleFilter
 from graphrt.stores.sqlite import SqliteStore
 from graphrt.testing.flaky_store import Fault, FlakyStore
 
-ROW = Scheduled("daily", "g", "v1", AT, b"an input")
+ROW = StoredSchedule("daily", "g", "v1", AT, b"an input")
 
 
 @pytest.mark.needs("cryptography")
@@ -21,13 +21,13 @@ def test_an_encrypted_store_keeps_no_input_in_plain(tmp_path):
     with EncryptedStore(inner, {"k": bytes(range(32))}) as store:
         store.put_schedule(ROW, replaces=None)
         store.move_schedule("daily", "v1", due_at=AT, to=AT + 60)
-        (stored,) = inner.schedules()
+        (stored,) = inner.query(ScheduleFilter())
         assert b"input" not in stored.body
-        assert store.schedules() == [ROW._replace(due_at=AT + 60)]
+        assert store.query(ScheduleFilter()) == [ROW._replace(due_at=AT + 60)]
 
         inner.put_schedule(stored._replace(name="other"), replaces=None)  # the body of another schedule
         with pytest.raises(StoreError) as caught:
-            store.schedules()
+            store.query(ScheduleFilter())
         assert caught.value.code == "store-damaged"
 
 
@@ -36,20 +36,20 @@ def test_a_store_without_the_methods_says_so(wrap):
     store = Plain(MemoryStore())
     store = {"alone": store, "flaky": FlakyStore(store)}.get(wrap) or TenantStore(store, "acme")
 
-    assert not keeps_schedules(store)
+    assert "schedules" not in store.offers
     with pytest.raises(InputError) as caught:
-        schedulable(store)
+        store.query(ScheduleFilter())
     assert caught.value.code == "store-lacks"
-    assert "'move_schedule'" in str(caught.value)
+    assert "does not offer 'schedules'" in str(caught.value)
 
 
 def test_a_flaky_store_fails_where_it_is_told_to():
-    store = FlakyStore(MemoryStore(), [Fault("put_schedule", moment="after"), Fault("schedules")])
+    store = FlakyStore(MemoryStore(), [Fault("put_schedule", moment="after"), Fault("query")])
     with pytest.raises(StoreError):
         store.put_schedule(ROW, replaces=None)
     with pytest.raises(StoreError):
-        store.schedules()
+        store.query(ScheduleFilter())
 
-    assert store.schedules() == [ROW]  # it was kept although the call failed
+    assert store.query(ScheduleFilter()) == [ROW]  # it was kept although the call failed
     assert store.move_schedule("daily", "v1", due_at=AT, to=AT + 1)
     assert store.delete_schedule("daily")

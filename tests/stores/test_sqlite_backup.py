@@ -14,6 +14,7 @@ from tests.stores.support import AT, claimed, entry
 
 from graphrt.errors import InputError, StoreError
 from graphrt.stores import SqliteStore
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite import _files as files
 from graphrt.stores.sqlite import _journal_modes as modes
@@ -49,7 +50,7 @@ def test_nobody_owns_a_thread_of_the_copy(store, tmp_path):
 
     with SqliteStore(store.backup(tmp_path / "copy.db")) as copy:
         assert not copy.head("held").owned
-        assert [head.thread for head in copy.heads()] == ["held"]
+        assert [head.thread for head in copy.query(ThreadFilter())] == ["held"]
         copy.claim("held", create=False, lease_s=60, at=AT)
     assert store.head("held").owned
 

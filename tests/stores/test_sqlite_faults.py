@@ -8,6 +8,7 @@ import pytest
 from tests.stores.support import AT, Plan, bodies, claimed, entry, line, other_process
 
 from graphrt.errors import ConflictError, InputError, StoreError
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.protocol import Commit, Saved
 from graphrt.stores.sqlite import SqliteStore
 
@@ -127,12 +128,12 @@ def test_every_verb_is_all_or_nothing_wherever_it_fails(verb, tmp_path, monkeypa
             store, claim = started(tmp_path / f"{at}.db")
             store.commit(claim, WHOLE)
             store.release(claimed(store, "free"))
-            before = everything(store), store.heads()
+            before = everything(store), store.query(ThreadFilter())
             plan.count, plan.at = 0, at
             error = outcome(lambda store=store, claim=claim: verbs[verb](store, claim))
             if error is not None:
                 assert error.code == "store-unavailable"
-                assert (everything(store), store.heads()) == before, plan.failed
+                assert (everything(store), store.query(ThreadFilter())) == before, plan.failed
                 verbs[verb](store, claim)
             store.close()
             if not plan.failed:
@@ -174,7 +175,7 @@ def test_verb_that_landed_though_its_end_failed_returns(verb, tmp_path, monkeypa
             assert not store.head("t").owned
         elif verb == "delete":
             store.delete("free")
-            assert [head.thread for head in store.heads()] == ["t"]
+            assert [head.thread for head in store.query(ThreadFilter())] == ["t"]
         else:
             assert store.prune(claim, 3) == 3
             assert bodies(store) == []
@@ -289,7 +290,7 @@ def test_close_does_not_fail_when_the_file_does(tmp_path, monkeypatch):
 
     assert plan.failed
     with pytest.raises(StoreError, match="closed"):
-        store.heads()
+        store.query(ThreadFilter())
 
 
 def test_interrupt_in_a_commit_leaves_nothing(tmp_path, monkeypatch):

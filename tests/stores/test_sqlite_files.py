@@ -15,6 +15,7 @@ import pytest
 from tests.stores.support import AT, bodies, claimed, entry, opened, refused
 
 from graphrt.errors import InputError, StoreError
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite import SqliteStore
 from graphrt.stores.sqlite import _journal_modes as modes
@@ -118,7 +119,7 @@ def test_missing_folder_is_refused_and_not_made(tmp_path):
 @pytest.mark.parametrize("path", ["", b"runs.db", None, 7, "a\0b", ":memory:"])
 def test_what_is_no_path_is_refused(path):
     with pytest.raises(InputError) as caught:
-        SqliteStore(path).heads().heads().heads()
+        SqliteStore(path).query(ThreadFilter()).query(ThreadFilter()).query(ThreadFilter())
 
     assert caught.value.code == "bad-path"
     assert caught.value.fix
@@ -132,7 +133,7 @@ def test_memory_path_says_what_to_use():
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf")])
 def test_bad_busy_timeout_is_refused(seconds, tmp_path):
     with pytest.raises(InputError, match="busy_timeout_s"):
-        SqliteStore(tmp_path / "runs.db", busy_timeout_s=seconds).heads().heads()
+        SqliteStore(tmp_path / "runs.db", busy_timeout_s=seconds).query(ThreadFilter()).query(ThreadFilter())
     assert not (tmp_path / "runs.db").exists()
 
 
@@ -172,6 +173,7 @@ def test_symbolic_link_is_followed(tmp_path):
 
 READ_ONLY = """
 import os, sqlite3, sys, urllib.parse
+from graphrt.stores.filters import ThreadFilter
 from graphrt.errors import StoreError
 from graphrt.stores.sqlite import SqliteStore
 if os.geteuid() == 0:
@@ -180,7 +182,7 @@ if os.geteuid() == 0:
     os.setuid(65534)
 try:
     store = SqliteStore(sys.argv[1])
-    print("opened", [head.thread for head in store.heads()])
+    print("opened", [head.thread for head in store.query(ThreadFilter())])
     store.claim("t", create=True, lease_s=60, at=0.0)
 except StoreError as error:
     print(error.code, error.fix)

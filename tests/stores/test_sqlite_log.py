@@ -14,6 +14,7 @@ from tests.stores.guarded import Guards, bare_copy
 from tests.stores.support import AT, bodies, claimed, entry
 
 from graphrt.errors import InputError, StoreError
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.protocol import Claim, Commit
 from graphrt.stores.sqlite import SqliteStore
 from graphrt.stores.sqlite import _log as log
@@ -115,7 +116,7 @@ def test_checkpoint_that_sqlite_makes_by_itself_is_counted(path, monkeypatch):
     guards = Guards()
     guards.watch(monkeypatch, deaf=("wal_autocheckpoint = 0",))
     with pytest.raises(StoreError, match="automatic checkpoints") as caught:
-        SqliteStore(path).heads()
+        SqliteStore(path).query(ThreadFilter())
 
     assert caught.value.code == "store-unsafe"
 

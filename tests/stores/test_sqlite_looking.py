@@ -16,6 +16,7 @@ from tests.stores.support import bodies, claimed, opened, refused
 from graphrt import END, START, Context, GraphBuilder, Runtime
 from graphrt.cli.app import main
 from graphrt.errors import StoreError
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.sqlite import SqliteStore
 from graphrt.stores.sqlite import _journal_modes as modes
 
@@ -148,7 +149,7 @@ def test_what_others_wrote_is_seen_when_they_have_closed_it(path, mode, locked):
     filled(path, mode)
     locked[0] = True
     with opened(path) as reader:
-        assert [head.thread for head in reader.heads()] == ["t"]
+        assert [head.thread for head in reader.query(ThreadFilter())] == ["t"]
         locked[0] = False
         with opened(path, _pragmas=MODES[mode]) as writer:
             locked[0] = True
@@ -158,7 +159,7 @@ def test_what_others_wrote_is_seen_when_they_have_closed_it(path, mode, locked):
             db.execute("UPDATE thread SET updated_at = 0")
             for store in (lambda: reader, lambda: SqliteStore(path)):
                 with pytest.raises(StoreError, match="another process has it open") as caught:
-                    store().heads()
+                    store().query(ThreadFilter())
                 assert caught.value.code == "store-read-only"
                 assert "store.backup()" in caught.value.fix
             db.execute("ROLLBACK")
@@ -188,7 +189,7 @@ def test_a_read_is_repeated_if_the_file_changed_under_it(path, mode, locked):
     filled(path, mode)
     locked[0] = True
     with SqliteStore(path) as reader:
-        reader.heads()
+        reader.query(ThreadFilter())
         counts = []
 
         def work(db):
@@ -209,7 +210,7 @@ def test_a_file_that_is_always_written_is_not_read_for_ever(path, locked):
     filled(path, "delete")
     locked[0] = True
     with SqliteStore(path) as reader:
-        reader.heads()
+        reader.query(ThreadFilter())
         ns = count(1)
 
         def work(db):
@@ -269,4 +270,4 @@ def test_a_name_that_is_no_plain_uri_is_opened(tmp_path, monkeypatch):
     filled(path, "delete")
     monkeypatch.setattr(os, "access", lambda asked, how: how != os.W_OK and real_access(asked, how))
     with opened(path) as store:
-        assert [head.thread for head in store.heads()] == ["t"]
+        assert [head.thread for head in store.query(ThreadFilter())] == ["t"]

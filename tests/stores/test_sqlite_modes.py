@@ -10,6 +10,7 @@ import pytest
 from tests.stores.support import AT, bodies, claimed, entry, opened, pragma, refused
 
 from graphrt.errors import StoreError
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite import SqliteStore
 from graphrt.stores.sqlite import _files as files
@@ -76,7 +77,7 @@ def test_log_on_a_network_is_refused_and_a_copy_there_has_none(tmp_path, monkeyp
         monkeypatch.setattr(modes.place, "network", lambda path: "nfs4")
         store.backup(tmp_path / "copy.db")
     with pytest.raises(StoreError, match=r"write-ahead log, which does not work where it lies \(nfs4\)") as caught:
-        SqliteStore(path).heads().heads().heads()
+        SqliteStore(path).query(ThreadFilter()).query(ThreadFilter()).query(ThreadFilter())
     assert caught.value.code == "store-unsafe"
     with SqliteStore(tmp_path / "copy.db") as store:
         assert granted(store, "journal_mode") == ["delete"]

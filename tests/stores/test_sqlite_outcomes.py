@@ -6,6 +6,7 @@ import pytest
 from tests.stores.support import AT, Plan, bodies, claimed, entry
 
 from graphrt.errors import InputError, StoreError
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite import SqliteStore
 
@@ -97,7 +98,7 @@ def test_commit_that_released_an_empty_thread_and_landed_returns(tmp_path, monke
         store.commit(claim, Commit(0, AT, stage=[("k", b"v")], release=True))
 
         assert plan.failed
-        assert store.heads() == []
+        assert store.query(ThreadFilter()) == []
 
 
 def test_entry_beyond_the_last_number_is_refused(tmp_path):
@@ -123,5 +124,5 @@ def test_text_that_cannot_be_stored_is_refused_whole(name, tmp_path):
             assert caught.value.code == "bad-commit"
 
         assert bodies(store) == [b"1"]
-        assert store.heads(graph=name) == []
+        assert store.query(ThreadFilter(graph=name)) == []
         assert store.blobs("t", [name]) == {}

@@ -221,7 +221,7 @@ def test_fork_leaves_the_claims_of_the_parent_alone_while_the_child_uses_a_store
             if not child:
                 try:
                     try:
-                        store.heads()
+                        store.query(ThreadFilter())
                         raise AssertionError("not refused")
                     except InputError as error:
                         assert error.code == "forked"

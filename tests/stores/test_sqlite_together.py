@@ -12,6 +12,7 @@ import pytest
 from tests.stores.support import AT, bodies, claimed, entry, opened
 
 from graphrt.errors import ConflictError, StoreError
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite import SqliteStore
 from graphrt.stores.sqlite import _files as files
@@ -288,14 +289,14 @@ def test_nothing_is_held_once_a_store_is_closed_that_others_claim_with(tmp_path)
         for thread in threads:
             thread.start()
         until = monotonic() + PATIENCE_S
-        while len(store.heads()) < 8 and monotonic() < until:  # all of them are at work
+        while len(store.query(ThreadFilter())) < 8 and monotonic() < until:  # all of them are at work
             sleep(0.001)
         store.close()
         ended.set()
         for thread in threads:
             thread.join(PATIENCE_S)
         with SqliteStore(path) as other:
-            assert not [head.thread for head in other.heads() if head.owned]
+            assert not [head.thread for head in other.query(ThreadFilter()) if head.owned]
 
 
 def test_a_file_that_cannot_be_opened_is_waited_for_once(tmp_path, monkeypatch):

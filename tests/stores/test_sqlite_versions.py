@@ -12,6 +12,7 @@ import pytest
 from tests.stores.support import claimed, end, line, opened, other_process, pragma, refused
 
 from graphrt.errors import StoreError
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.sqlite import SqliteStore
 from graphrt.stores.sqlite import _schema as schema
 
@@ -54,7 +55,7 @@ def test_opening_waits_for_a_process_that_writes(tmp_path):
     )
     assert line(process) == "locked"
     with pytest.raises(StoreError) as caught:
-        SqliteStore(path, busy_timeout_s=0.05).heads().heads().heads()
+        SqliteStore(path, busy_timeout_s=0.05).query(ThreadFilter()).query(ThreadFilter()).query(ThreadFilter())
     assert caught.value.code == "store-busy"
 
     end(process)

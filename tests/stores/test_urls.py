@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from graphrt.errors import InputError
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.memory import MemoryStore
 from graphrt.stores.sqlite import SqliteStore
 from graphrt.stores.urls import open_store
@@ -31,13 +32,13 @@ def test_sqlite_url_with_three_slashes_is_relative(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with open_store("sqlite:///runs.db") as store:
         assert not Path("runs.db").exists()  # the first call opens it
-        store.heads()
+        store.query(ThreadFilter())
         assert (tmp_path / "runs.db").exists()
 
 
 def test_sqlite_url_is_percent_decoded(tmp_path):
     with open_store(f"sqlite:///{tmp_path}/a%20b%3Fc%23%25.db") as store:
-        store.heads()
+        store.query(ThreadFilter())
         assert (tmp_path / "a b?c#%.db").exists()
 
 

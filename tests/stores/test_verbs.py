@@ -1,4 +1,4 @@
-"""What a store gets by inheriting `StoreVerbs`, beside its operations on whole threads."""
+"""What a store gets by inheriting `Store`, beside its operations on whole threads."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import threading
 
 import pytest
 
-from graphrt.stores import StoreVerbs
+from graphrt.stores import MemoryStore, StoreWrapper
 
 
 @pytest.mark.parametrize("blocks", [True, False], ids=["blocking", "not blocking"])
 def test_store_of_your_own_is_a_context_by_inheriting(blocks):
     """A store that blocks is closed on a worker thread, not on the event loop."""
 
-    class Own(StoreVerbs):
-        blocking = blocks
-
+    class Own(StoreWrapper):
         def __init__(self):
+            super().__init__(MemoryStore())
+            self.blocking = blocks
             self.closed_on = []
 
         def close(self):

@@ -15,7 +15,7 @@ from tests.threads.support import line, note
 
 from graphrt import Runtime
 from graphrt.errors import StoreError
-from graphrt.stores import PostgresStore, SqliteStore, Verification
+from graphrt.stores import PostgresStore, SqliteStore, Store, StoreWrapper, Verification
 from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite._schema import BLOB, META, SNAPSHOT, SPAN, STAGED
 
@@ -309,7 +309,7 @@ def test_value_that_nothing_refers_to_is_waste_in_an_encrypted_store(path):
 def test_damage_of_an_encrypted_store_is_told(path):
     with opened("encrypted", path) as store:
         fill(store)
-        inner = store._store
+        inner = store.store
         flipped(inner, "record", "key / ? = ?", SPAN, number(inner, "done"))
         change(inner, "DELETE FROM part WHERE no = ? AND kind = ?", number(inner, "large"), BLOB)
 
@@ -372,17 +372,11 @@ def test_store_that_cannot_be_read_raises(sqlite):
     assert caught.value.code == "store-closed"
 
 
-def test_store_of_your_own_has_it_by_inheriting(sqlite):
+def test_store_of_your_own_has_it(sqlite):
     """Through nothing but the protocol."""
-    from graphrt.stores import StoreVerbs
-    from graphrt.stores.protocol import METHODS
 
-    class Own(StoreVerbs):
-        durable = blocking = True
-
-        def __init__(self, inner):
-            for name in METHODS:
-                setattr(self, name, getattr(inner, name))
+    class Own(StoreWrapper):
+        _survey, _other_blobs = Store._survey, Store._other_blobs
 
     assert Own(sqlite).verify() == sqlite.verify()
     change(sqlite, "DELETE FROM record WHERE key / ? = ?", SPAN, number(sqlite, "done"))

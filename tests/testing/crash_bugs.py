@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from graphrt import END, START, Command, Context, GraphBuilder, MockHarness
 from graphrt.reducers import untracked
-from graphrt.stores import MemoryStore
+from graphrt.stores import MemoryStore, StoreWrapper
 from graphrt.stores.protocol import Claim, Commit
 from graphrt.testing import Exploration, explore_crashes
 
@@ -155,14 +155,12 @@ def loop_by_attempt() -> Any:
     return g.compile()
 
 
-class LogStore:
+class LogStore(StoreWrapper):
     """A store in a file of pickles, which forgets everything if the last one is torn."""
 
-    durable = True
-    blocking = False
-
     def __init__(self, folder: Path, *, careful: bool) -> None:
-        self.store = MemoryStore()
+        super().__init__(MemoryStore())
+        self.durable = True
         self.path = folder / "log"
         self.held: list[Claim] = []
         self.path.touch()
@@ -182,9 +180,6 @@ class LogStore:
         if careful:
             os.truncate(self.path, good)
         self.crash()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.store, name)
 
     def _do(self, verb: str, given: Any) -> None:
         if verb == "claim":
@@ -212,20 +207,14 @@ class LogStore:
             self.store.release(claim)
 
 
-class LossyStore:
+class LossyStore(StoreWrapper):
     """A store with a bug, in front of a `MemoryStore`."""
 
-    durable = False
-    blocking = False
-
     def __init__(self, bug: str) -> None:
-        self.store = MemoryStore()
+        super().__init__(MemoryStore())
         self.bug = bug
         self.waiting: list[Callable[[], None]] = []
         self.held: list[Claim] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.store, name)
 
     def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
         if self.bug == "two owners":

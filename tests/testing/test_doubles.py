@@ -13,6 +13,7 @@ from tests.testing.support import RETRY, mapped, research
 from graphrt import InputError, Runtime
 from graphrt.errors import ScriptError, StoreError
 from graphrt.stores import MemoryStore, SqliteStore
+from graphrt.stores.filters import ThreadFilter
 from graphrt.testing import (
     Fault,
     FlakyStore,
@@ -163,10 +164,10 @@ def test_a_store_that_stalls_leaves_the_event_loop_free(*, later):
 
 
 def test_a_store_that_would_stop_the_event_loop_says_so():
-    store = FlakyStore(MemoryStore(), [Fault("heads", stall=threading.Event())])
+    store = FlakyStore(MemoryStore(), [Fault("query", stall=threading.Event())])
 
     async def reads() -> None:
-        store.heads()
+        store.query(ThreadFilter())
 
     with pytest.raises(InputError, match="stall on the event loop, which would block the test"):
         asyncio.run(reads())

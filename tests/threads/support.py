@@ -16,6 +16,7 @@ from graphrt import END, START, CompiledGraph, Context, GraphBuilder, Interrupt,
 from graphrt.errors import GraphrtError
 from graphrt.reducers import add, append
 from graphrt.stores import MemoryStore, open_store
+from graphrt.stores.filters import ThreadFilter
 
 START_S = 1_700_000_000.0
 
@@ -42,7 +43,7 @@ class World:
         self._ids = itertools.count(1)
         self._runtimes: list[Runtime[Any]] = []
         if kind == "postgres":
-            for head in postgres.heads():
+            for head in postgres.query(ThreadFilter()):
                 postgres.delete(head.thread)
             self.store = postgres
         else:
@@ -61,7 +62,7 @@ class World:
         for runtime in self._runtimes:
             runtime.close()
         if self.kind == "postgres":
-            for head in self.store.heads():
+            for head in self.store.query(ThreadFilter()):
                 self.store.delete(head.thread)
         else:
             self.store.close()

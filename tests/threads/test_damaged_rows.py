@@ -19,7 +19,8 @@ from graphrt import END, START, Context, Runtime
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.reducers import append
 from graphrt.stores import SqliteStore
-from graphrt.stores.schedules import Scheduled
+from graphrt.stores.filters import DueFilter, MailFilter, ScheduleFilter
+from graphrt.stores.protocol import StoredSchedule
 
 from .forging import replace_in_body
 from .support import builder
@@ -103,9 +104,9 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "inbox": lambda runtime: runtime.inbox(),
     "find": lambda runtime: runtime.threads(tags=["one"], title="about"),
     "old threads": lambda runtime: runtime.sweep(older_than_s=0, status="interrupted", dry_run=True),
-    "mail": lambda runtime: runtime.store.mail("t"),
-    "due": lambda runtime: runtime.store.due(now=2e9),
-    "schedules": lambda runtime: runtime.store.schedules(),
+    "mail": lambda runtime: runtime.store.query(MailFilter(thread="t")),
+    "due": lambda runtime: runtime.store.query(DueFilter(now=2e9)),
+    "schedules": lambda runtime: runtime.store.query(ScheduleFilter()),
     "verify": lambda runtime: runtime.verify(replay=True),
     "export": lambda runtime: runtime.export_thread("t", io.BytesIO()),
 }
@@ -138,7 +139,7 @@ def pristine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
             assert runtime.run({"log": []}, thread="t").status == "interrupted"
             runtime.label("t", title="about tea", add_tags=["one"])
             runtime.signal("t", "go", 1)
-            store.put_schedule(Scheduled("daily", "g", "1", 0.0, b"{}"), replaces=None)
+            store.put_schedule(StoredSchedule("daily", "g", "1", 0.0, b"{}"), replaces=None)
     return path.read_bytes()
 
 

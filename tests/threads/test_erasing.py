@@ -15,6 +15,7 @@ from tests.threads.erasable import OTHER, PERSON, State, files_with, filled, gra
 from graphrt import END, START, Command, Erased, GraphBuilder, Runtime
 from graphrt.events import RunStarted, ValuesErased
 from graphrt.stores import EncryptedStore, MemoryStore, SqliteStore
+from graphrt.stores.filters import ThreadFilter
 
 LEFT_OUTSIDE = ["outside"]
 
@@ -97,11 +98,11 @@ def test_dry_run_changes_nothing(tmp_path: Path) -> None:
     with Runtime(graph(), store=f"sqlite:///{tmp_path}/runs.db") as runtime:
         filled(runtime)
         before = [told(runtime, thread) for thread in ("t", "forked", "copied")]
-        heads = runtime.store.heads()  # type: ignore[union-attr]
+        heads = runtime.store.query(ThreadFilter())  # type: ignore[union-attr]
         would = runtime.erase(PERSON, dry_run=True)
 
         assert [told(runtime, thread) for thread in ("t", "forked", "copied")] == before
-        assert runtime.store.heads() == heads  # type: ignore[union-attr]
+        assert runtime.store.query(ThreadFilter()) == heads  # type: ignore[union-attr]
         did = runtime.erase(PERSON)
         assert (would.threads, would.records, would.lines, would.blobs) == (
             did.threads,

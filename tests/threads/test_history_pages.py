@@ -13,6 +13,7 @@ from graphrt._journal import writer
 from graphrt.events import RunCompleted
 from graphrt.reducers import append
 from graphrt.stores import MemoryStore, SqliteStore
+from graphrt.stores.wrapper import StoreWrapper
 
 from .support import ask, builder, everything, finish, line, note
 
@@ -96,10 +97,11 @@ def test_pages_of_short_runs(world, often):
     check_pages(runtime, "t")
 
 
-class Counting:
+class Counting(StoreWrapper):
     """A store that counts the bytes, or the entries, of the records that it gives."""
 
     def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
         self.inner = inner
         self.read = 0
 
@@ -112,9 +114,6 @@ class Counting:
         for record in self.inner.records(thread, **options):
             self.read += record.count
             yield record
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
 
     def __enter__(self) -> Any:
         return self

@@ -9,6 +9,7 @@ import pytest
 
 from graphrt import Limits, Runtime
 from graphrt.errors import InputError
+from graphrt.stores.filters import MailFilter
 
 from .support import ask, line, note, refused
 
@@ -39,7 +40,7 @@ def test_what_is_larger_than_the_limit_is_refused_and_nothing_is_stored(world: A
     if verb == "queued":
         world.store.release(claim)
     assert runtime.state("t").seq == seq
-    assert world.store.mail("t") == []
+    assert world.store.query(MailFilter(thread="t")) == []
     assert [info.thread for info in runtime.threads()] == ["t"]
     if verb != "queued":
         VERBS[verb](runtime, SMALL)

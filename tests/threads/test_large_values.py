@@ -14,6 +14,8 @@ from graphrt._runs import pruning
 from graphrt.errors import StoreError
 from graphrt.reducers import append
 from graphrt.stores import EncryptedStore, MemoryStore, SqliteStore
+from graphrt.stores.filters import ThreadFilter
+from graphrt.stores.wrapper import StoreWrapper
 
 from .support import builder, line, refused
 
@@ -118,10 +120,11 @@ def test_prune_removes_nothing_if_its_snapshot_lacks_a_value(durable, monkeypatc
     assert runtime.prune("t") > 0
 
 
-class Forgets:
+class Forgets(StoreWrapper):
     """A store that loses what a commit without entries brings."""
 
     def __init__(self, inner: Any, lost: str) -> None:
+        super().__init__(inner)
         self.inner = inner
         self.lost = lost
 
@@ -129,9 +132,6 @@ class Forgets:
         if not commit.records:
             commit = commit._replace(**{self.lost: {} if self.lost == "blobs" else None})
         self.inner.commit(claim, commit)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
 
     def __enter__(self) -> Any:
         return self
@@ -153,10 +153,11 @@ def test_prune_removes_nothing_that_the_store_did_not_keep(lite, lost):
 # -- large values that nothing refers to go ----------------------------------------------------------------------------
 
 
-class Spy:
+class Spy(StoreWrapper):
     """A store that remembers the names of the large values that were committed."""
 
     def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
         self.inner = inner
         self.names: set[str] = set()
 
@@ -166,9 +167,6 @@ class Spy:
 
     def there(self, thread: str) -> set[str]:
         return set(self.inner.blobs(thread, self.names))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
 
     def __enter__(self) -> Any:
         return self
@@ -196,7 +194,7 @@ def spy(request: pytest.FixtureRequest, folder: Path) -> Any:
     if request.param == "postgres":
         store = request.getfixturevalue("postgres")
         yield Spy(store)
-        for head in store.heads():
+        for head in store.query(ThreadFilter()):
             store.delete(head.thread)
         return
     inner = {

@@ -9,6 +9,7 @@ import pytest
 
 from graphrt import Runtime
 from graphrt.errors import StoreError
+from graphrt.stores.filters import ThreadFilter
 
 from .support import Counts, ask, fan, finish, kinds, line, note, refused
 
@@ -171,7 +172,7 @@ def test_a_store_is_closed_although_the_last_commit_of_the_run_failed(monkeypatc
             list(steps)
 
     with pytest.raises(StoreError, match="closed"):
-        store.heads()
+        store.query(ThreadFilter())
 
 
 def test_two_runtimes_take_turns_on_one_thread(world):

@@ -14,7 +14,9 @@ from pydantic import BaseModel, Field
 from graphrt import GraphBuilder, Runtime
 from graphrt.errors import InputError, MissingExtraError
 from graphrt.runtime import Schedule
-from graphrt.stores import Scheduled, TenantStore
+from graphrt.stores import TenantStore
+from graphrt.stores.filters import ScheduleFilter
+from graphrt.stores.protocol import StoredSchedule
 from graphrt.testing import VirtualClock, drive_due
 
 from .support import World, builder, line, note, refused
@@ -35,7 +37,7 @@ def clock(world: World) -> VirtualClock:
 
 @pytest.fixture
 def runtime(world: World, clock: VirtualClock) -> Any:
-    for schedule in world.store.schedules():
+    for schedule in world.store.query(ScheduleFilter()):
         world.store.delete_schedule(schedule.name)
     return world.runtime(line(("a", note("a"))))
 
@@ -288,7 +290,7 @@ def test_another_process_that_defines_it_at_the_same_time(
     put = type(world.store).put_schedule
 
     def faster(cron: str) -> Any:
-        def late(store: Any, schedule: Scheduled, *, replaces: str | None) -> bool:
+        def late(store: Any, schedule: StoredSchedule, *, replaces: str | None) -> bool:
             monkeypatch.setattr(type(world.store), "put_schedule", put)
             runtime.schedules.add("daily", cron, {"notes": []})
             return put(store, schedule, replaces=replaces)

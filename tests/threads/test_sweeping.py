@@ -10,8 +10,10 @@ from graphrt import Runtime
 from graphrt._runs import maintenance
 from graphrt.errors import InputError
 from graphrt.stores import Commit, MemoryStore, Record, SqliteStore
-from graphrt.stores.protocol import METHODS
+from graphrt.stores.filters import ThreadFilter
+from graphrt.stores.protocol import Store
 from graphrt.stores.sqlite import _reading as reading
+from graphrt.stores.wrapper import StoreWrapper
 
 
 def filled(world, count):
@@ -60,7 +62,7 @@ def test_more_threads_than_go_at_once_all_go(tmp_path):
             claim = store.claim(f"t-{number}", create=True, lease_s=60, at=1.0)
             store.commit(claim, Commit(0, 1.0, [Record(1, 1, b"x")], status="completed", release=number % 50 != 0))
         assert Runtime(line(("a", note("a"))), store=store).sweep(older_than_s=1) == 245
-        assert [head.thread for head in store.heads()] == [f"t-{number}" for number in range(0, 250, 50)]
+        assert [head.thread for head in store.query(ThreadFilter())] == [f"t-{number}" for number in range(0, 250, 50)]
 
 
 def test_other_writers_get_in_between_two_batches(tmp_path, monkeypatch):
@@ -113,18 +115,15 @@ def test_batch_that_fails_deletes_nothing(tmp_path, monkeypatch):
         monkeypatch.setattr(reading, "forget", fails)
         with pytest.raises(RuntimeError):
             store.delete_many(["a", "b"])
-        assert [head.thread for head in store.heads()] == ["a", "b"]
+        assert [head.thread for head in store.query(ThreadFilter())] == ["a", "b"]
 
 
 def test_store_without_batches_is_swept_one_by_one():
     """A store of somebody's own, with nothing but the protocol."""
 
-    class Own:
-        durable = blocking = False
-
-        def __init__(self, inner):
-            for name in METHODS:
-                setattr(self, name, getattr(inner, name))
+    class Own(StoreWrapper):
+        offers = frozenset()
+        delete_many = Store.delete_many
 
     now = [1_000.0]
     runtime = Runtime(line(("a", note("a"))), store=Own(MemoryStore()), clock=lambda: now[0])

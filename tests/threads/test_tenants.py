@@ -12,6 +12,7 @@ from graphrt.errors import ConflictError, GraphrtError, InputError, NodeError, S
 from graphrt.harness import Agent, ScriptedModel, TokenTracker
 from graphrt.reducers import append
 from graphrt.stores import Commit, EncryptedStore, MemoryStore, Record, TenantStore, open_store
+from graphrt.stores.filters import ThreadFilter, open_questions
 from graphrt.stores.ids import beside
 from graphrt.testing import drive_due
 
@@ -84,7 +85,7 @@ VERBS = {
     "load": lambda r, t: r.store.load(t),
     "records": lambda r, t: list(r.store.records(t)),
     "claim": lambda r, t: r.store.claim(t, create=False, lease_s=60, at=0.0),
-    "questions": lambda r, t: r.store.questions(t),
+    "questions": lambda r, t: open_questions(r.store, t),
 }
 
 
@@ -184,9 +185,9 @@ def test_closing_a_tenants_store_gives_back_its_claims_alone(world):
         acme.close()
         acme.close()
 
-        assert [head.owned for head in world.store.heads()] == [False, True]
+        assert [head.owned for head in world.store.query(ThreadFilter())] == [False, True]
         with pytest.raises(StoreError):
-            acme.heads()
+            acme.query(ThreadFilter())
         with pytest.raises(ConflictError):  # a claim of the shared store is none of the tenant's
             globex.commit(claim.inner, Commit(1, 0.0))
 
@@ -212,7 +213,7 @@ def test_a_tenants_name_is_no_prefix_of_another(world):
     for tenant in ("a", "ab", "a.b"):
         world.runtime(GRAPH, store=TenantStore(world.store, tenant)).run({}, thread="t")
 
-    assert [head.thread for head in TenantStore(world.store, "a").heads()] == ["t"]
+    assert [head.thread for head in TenantStore(world.store, "a").query(ThreadFilter())] == ["t"]
     assert [one.thread for one in world.runtime(GRAPH).threads(tenant="a")] == ["a~t"]
 
 
@@ -238,8 +239,8 @@ def test_a_store_may_be_opened_for_a_tenant(tmp_path):
     Runtime(GRAPH, store=store).run({}, thread="t")
     store.close()
     with open_store(url) as shared, open_store(url, tenant="globex") as other:
-        assert [head.thread for head in shared.heads()] == ["acme~t"]
-        assert other.heads() == []
+        assert [head.thread for head in shared.query(ThreadFilter())] == ["acme~t"]
+        assert other.query(ThreadFilter()) == []
 
 
 # -- ids in a state: the same for every driver, and never those of another tenant ------------------------------

@@ -19,6 +19,7 @@ from graphrt.errors import GraphrtError
 from graphrt.migrations import Migration
 from graphrt.reducers import add, append, untracked
 from graphrt.stores import EncryptedStore, SqliteStore
+from graphrt.stores.filters import ThreadFilter
 
 from .support import World
 
@@ -111,10 +112,10 @@ class Ear:
         self.heard += ["".join(traceback.format_exception(error)), error]
 
     def read(self, runtime: Runtime[Any], *threads: str) -> None:
-        for head in self.world.store.heads():
+        for head in self.world.store.query(ThreadFilter()):
             loaded = self.world.store.load(head.thread)
             self.heard += [loaded.snapshot, loaded.staged, loaded.meta, *self.world.store.records(head.thread)]
-        known = {head.thread for head in self.world.store.heads()}
+        known = {head.thread for head in self.world.store.query(ThreadFilter())}
         for thread in known.intersection(threads):
             self.heard += runtime.entries(thread)
 

@@ -10,6 +10,7 @@ import pytest
 
 from graphrt import Context, NodeError
 from graphrt.errors import ChildThreadError, WaitTimeoutError
+from graphrt.stores.filters import MailFilter
 from graphrt.testing import drive_due
 from graphrt.workers import Worker
 
@@ -223,7 +224,7 @@ def test_a_request_of_the_parent_is_not_about_a_later_run_of_the_child(open_: Op
         drive_due(children)
     (kid,) = started(children)
     parents.cancel("p")
-    assert len(children.store.mail(kid)) == 1  # type: ignore[union-attr]
+    assert len(children.store.query(MailFilter(thread=kid))) == 1  # type: ignore[union-attr]
     broken.mended = True
     with ThreadPoolExecutor(1) as pool:
         retried = pool.submit(children.retry, kid)
@@ -233,4 +234,4 @@ def test_a_request_of_the_parent_is_not_about_a_later_run_of_the_child(open_: Op
         result = retried.result(PATIENT_S)
 
     assert result.status == "completed"
-    assert children.store.mail(kid) == []  # type: ignore[union-attr]
+    assert children.store.query(MailFilter(thread=kid)) == []  # type: ignore[union-attr]

@@ -17,7 +17,7 @@ from graphrt.events import Entry
 from graphrt.graph import CompiledGraph
 from graphrt.harness import TextDelta
 from graphrt.runtime import Live, LiveItem, MessageItem
-from graphrt.stores.protocol import METHODS
+from graphrt.stores import MemoryStore, StoreWrapper
 
 from .graphs import State
 from .mail_support import Open
@@ -251,21 +251,11 @@ def test_what_cannot_be_encoded_or_comes_too_fast_is_counted(open_: Open) -> Non
 
 
 def test_a_store_without_the_methods_is_refused() -> None:
-    class Plain:
-        """A store with the methods of the protocol, and no more."""
-
-        durable, blocking = False, False
-
-        def __init__(self) -> None:
-            from graphrt.stores import MemoryStore
-
-            inner = MemoryStore()
-            for name in (*METHODS, "__enter__", "__exit__"):
-                setattr(self, name, getattr(inner, name))
-
+    store = StoreWrapper(MemoryStore())
+    store.offers -= {"live"}
     graph, gate = gated(1)
     gate.release()
-    runtime = Runtime(graph, store=Plain())  # type: ignore[arg-type]
+    runtime = Runtime(graph, store=store)
     runtime.run({}, thread="t")
     with pytest.raises(InputError) as error:
         runtime.follow("t", live=True)

@@ -11,6 +11,7 @@ from graphrt import Runtime
 from graphrt.events import Entry
 from graphrt.runtime import LiveItem
 from graphrt.stores import SqliteStore, TenantStore
+from graphrt.stores.filters import FollowerFilter
 
 from .graphs import chatty
 from .process_support import Workers
@@ -50,8 +51,8 @@ def test_items_of_an_encrypted_tenant_are_for_this_tenant_alone(tmp_path: Path) 
         runtime = Runtime(chatty(), store=acme)
         runtime.start({"most": 1}, thread="t")
         reader = runtime.follow("t", live=True)
-        assert acme.followed(["t"]) == ["t"]
-        assert other.followed(["t"]) == []
+        assert acme.query(FollowerFilter(threads=["t"])) == ["t"]
+        assert other.query(FollowerFilter(threads=["t"])) == []
         runtime.drive("t")
         sealed = Path(f"{tmp_path}/runs.db-live-wal").read_bytes() + Path(f"{tmp_path}/runs.db-live").read_bytes()
 

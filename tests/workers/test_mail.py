@@ -10,6 +10,7 @@ import pytest
 from graphrt import END, START, Context, GraphBuilder, Interrupt
 from graphrt._runs import mail
 from graphrt.errors import ConflictError
+from graphrt.stores.filters import MailFilter
 from graphrt.workers import Worker
 
 from .graphs import loop
@@ -35,7 +36,7 @@ def test_another_runtime_cancels_a_run_and_its_open_tasks(open_: Open) -> None:
     last = list(server.entries("t"))[-1].event
     assert (type(last).__name__, last.reason) == ("RunCancelled", "cancel() was called in another process")
     assert server.store is not None
-    assert server.store.mail("t") == []  # type: ignore[attr-defined]  # it is Postable
+    assert server.store.query(MailFilter(thread="t")) == []  # type: ignore[attr-defined]  # it is Postable
     assert server.due() == ()
 
 
@@ -56,7 +57,7 @@ def test_a_request_to_cancel_does_not_reach_the_next_run(open_: Open) -> None:
     running.join(PATIENT_S)
 
     assert found[0].status == "completed"
-    assert server.store.mail("t") == []  # type: ignore[union-attr]
+    assert server.store.query(MailFilter(thread="t")) == []  # type: ignore[union-attr]
 
 
 def test_a_request_that_comes_too_late_is_dropped(open_: Open) -> None:

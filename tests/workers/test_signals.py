@@ -11,6 +11,7 @@ import pytest
 from graphrt import END, Context, GraphBuilder, Runtime, Send
 from graphrt.errors import GraphrtError, InputError
 from graphrt.stores import MemoryStore
+from graphrt.stores.filters import MailFilter
 from graphrt.workers import Worker
 
 from .mail_support import PATIENT_S, Gate, Open, State, driven, kinds, line, paid, refused, twice
@@ -48,7 +49,7 @@ def test_signals_that_come_before_anybody_waits_are_not_lost(open_: Open) -> Non
     running.join(PATIENT_S)
 
     assert (found[0].status, found[0].state.got) == ("completed", ["gate ", 5])
-    assert server.store.mail("t") == []  # type: ignore[union-attr]
+    assert server.store.query(MailFilter(thread="t")) == []  # type: ignore[union-attr]
 
 
 def test_a_signal_before_the_run_waits_in_the_thread_through_a_snapshot(open_: Open) -> None:

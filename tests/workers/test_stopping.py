@@ -14,6 +14,7 @@ from graphrt._flows.effects import Control
 from graphrt._runs import remote_tasks
 from graphrt.errors._codes.databases import POSTGRES_POOL_IN_USE
 from graphrt.stores import MemoryStore
+from graphrt.stores.filters import QuestionFilter, ScheduleFilter
 from graphrt.testing import FaultyHost
 from graphrt.workers import Host, Worker
 
@@ -110,8 +111,8 @@ def test_schedules_of_a_graph_start_although_one_of_another_cannot_be_read() -> 
     first, second = (Runtime(small(name), store=store, clock=lambda: now) for name in ("a", "b"))
     first.schedules.add("damaged", "* * * * *", {})
     second.schedules.add("every", "* * * * *", {})
-    row = next(one for one in store.schedules() if one.name == "damaged")
-    store._schedule_table._rows["damaged"] = row._replace(body=b'{"cron": damaged')
+    row = next(one for one in store.query(ScheduleFilter()) if one.name == "damaged")
+    store._schedules["damaged"] = row._replace(body=b'{"cron": damaged')
     now += 61
     with Worker(first, second, poll_s=0.01):
         until = time.monotonic() + 20
@@ -130,19 +131,18 @@ class Withdrawn:
     def head(self, thread: str) -> Any:
         return type("Head", (), {"status": "interrupted", "seq": self.seq})
 
-    def questions(self, thread: str) -> list[Any]:
+    def query(self, wanted: QuestionFilter) -> list[Any]:
         if self.failures:
             self.failures -= 1
             raise POSTGRES_POOL_IN_USE(size=8, busy_timeout_s=30, where="runs")
         return []
 
 
-def test_a_task_is_told_of_its_end_although_a_look_was_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_is_told_of_its_end_although_a_look_was_in_vain() -> None:
     store: Any = Withdrawn()
     question: Any = type("Question", (), {"id": "t/1.0"})
     told, control = threading.Event(), Control()
     control.on_halt.append(told.set)
-    monkeypatch.setattr(remote_tasks, "finder", lambda store, what: store)
     with remote_tasks._watched(store, "t", question, 1, control):
         store.seq = 2
 

@@ -16,9 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias, final
 
 from graphrt._journal.per_store import PerStore, joined
-from graphrt.stores.live import relaying, relays
-from graphrt.stores.mail import Letter, postable
-from graphrt.stores.protocol import Store
+from graphrt.stores.filters import FollowerFilter, MailFilter, ThreadFilter
+from graphrt.stores.protocol import MailMessage, Store
 
 POLL_S: Final = 0.1
 """Seconds between two looks at the store. A request to cancel is to be seen within 0.2 s on a server."""
@@ -27,7 +26,7 @@ LIVE_S: Final = 0.05
 IDLE_S: Final = 0.5
 """Seconds until the worker thread ends if no run goes on."""
 
-Deliver: TypeAlias = Callable[[Sequence[Letter]], None]
+Deliver: TypeAlias = Callable[[Sequence[MailMessage]], None]
 """Called with all letters that wait for a thread, again at each look until a commit has taken them."""
 
 
@@ -105,21 +104,20 @@ class MailWatch:
                 return
             # No error may end this thread, which other runs need. The letters wait, and the next look finds them.
             with contextlib.suppress(Exception):
-                kept = postable(store)  # the store, as one that keeps mail
-                for thread in kept.mailed(runs):  # those that have letters
+                for head in store.query(ThreadFilter(ids=[*runs], has_mail=True)):
                     with contextlib.suppress(Exception):
-                        runs[thread][0](kept.mail(thread))  # calls its `deliver`
+                        runs[head.thread][0](store.query(MailFilter(thread=head.thread)))  # calls its `deliver`
             self._look_for_followers(store, {thread: shown for thread, (_, shown) in runs.items()})
             del store  # this frame must not keep the store alive while it waits
 
     def _look_for_followers(self, store: Store, runs: dict[str, Shown]) -> None:
         """Say to each run whether it is followed, and let those that are hand over the items they have collected.
 
-        A store that does not note followers (`relays` is False) has none.
+        A store that carries no live items notes no followers.
         """
         self._pause_s = POLL_S
         with contextlib.suppress(Exception):
-            followed = {*relaying(store).followed(runs)} if relays(store) else frozenset[str]()
+            followed = {*store.query(FollowerFilter(threads=[*runs]))} if "live" in store.offers else set[str]()
             for thread, shown in runs.items():
                 with contextlib.suppress(Exception):
                     if shown.follow(wanted=thread in followed):

@@ -37,17 +37,15 @@ from graphrt._runs.run_config import RunConfig
 from graphrt._runs.stream_items import NOTHING, Reads, StreamItems
 from graphrt._runs.task_services import services_of
 from graphrt.errors import StoreError
+from graphrt.stores.filters import FollowerFilter, MailFilter
 from graphrt.stores.ids import shared_id
-from graphrt.stores.labels import finds
-from graphrt.stores.live import relaying, relays
-from graphrt.stores.mail import postable, posts
 from graphrt.stores.protocol import Claim
 
 if TYPE_CHECKING:
     from graphrt._journal.chain import Chain
     from graphrt._journal.thread_fold import Fold
     from graphrt.events import Entry
-    from graphrt.stores.mail import Letter
+    from graphrt.stores.protocol import MailMessage
 
 _following = FreshLock()
 """Guards the change between a run that is followed and one that is not, for all runs: it is taken rarely."""
@@ -166,8 +164,8 @@ class ActiveRun:
                 staged=fold.staged if fold is not None else {},  # digests of outcomes that the next record vouches for
                 salts_seed=config.seed,  # a seeded run salts its hashes alike each time; None draws salts at random
             )
-            if fold is not None:
-                journal.standing = fold.after((), "")
+            if fold is not None:  # `cause`: the last start, resume or commit; `fingerprint`: digest of the graph
+                journal.seq, journal.cause, journal.fingerprint = fold.seq, fold.cause, fold.fingerprint
             services.stage = journal.stage  # stores outcomes and effects of the open superstep
             services.blocking = store.blocking or commits.recorder is not None  # a log is a file, with any store
             # R9: an outcome is stored the moment its task ends.
@@ -182,15 +180,16 @@ class ActiveRun:
                 renewer = leases.renewer_of(store)
                 renewer.add(claim)
                 self.control.check_claim = partial(renewer.check, claim, partial(services.keep, ()))
-            if posts(store):
+            if "mail" in store.offers:
                 if engine.parent is not None and claim.head.status in _OVER:  # a new run of a child thread (R24)
-                    self._pass_over_cancels(postable(store).mail(claim.thread))
+                    self._pass_over_cancels(store.query(MailFilter(thread=claim.thread)))
                 self.control.letters = deque()
                 mail_watch.watch_of(store).add(claim.thread, self._deliver, self)
-                self.control.queues = finds(store)  # tasks of queues are left to Workers, which find them by an index
+                # Tasks of queues are left to Workers, which find them by an index.
+                self.control.queues = "labels" in store.offers
         self._journal = journal
 
-    def _pass_over_cancels(self, stored: Sequence[Letter]) -> None:
+    def _pass_over_cancels(self, stored: Sequence[MailMessage]) -> None:
         """Ignore the parent's requests to cancel, which are about earlier runs; the last commit deletes them."""
         assert self.claim is not None  # noqa: S101 - only threads get mail
         for letter in stored:
@@ -199,7 +198,7 @@ class ActiveRun:
                 self._seen |= {letter.place}  # so that `_deliver` does not cancel this run by it
                 self.control.settled = (*self.control.settled, letter.place)
 
-    def _deliver(self, stored: Sequence[Letter]) -> None:
+    def _deliver(self, stored: Sequence[MailMessage]) -> None:
         """Take note of mail that waits for the thread; called by the worker thread of `mail_watch`, which looks for it.
 
         A request to cancel has the epoch (number) of the claim that it is about, or None from a parent: for any run.
@@ -228,14 +227,14 @@ class ActiveRun:
         A thread that a Worker finds due may be followed already. Other runs wait for that look, to save a read.
         """
         store, claim = self.config.store, self.claim
-        if claim is not None and relays(store):
+        if claim is not None and store is not None and "live" in store.offers:
             with suppress(StoreError):  # a failure to show items must not keep the run from beginning
-                self.follow(wanted=bool(relaying(store).followed([claim.thread])))
+                self.follow(wanted=bool(store.query(FollowerFilter(threads=[claim.thread]))))
 
     def follow(self, *, wanted: bool) -> bool:
         """Start or stop collecting live items at a look of `mail_watch`; return whether they are collected now."""
         store, claim, commits = self.config.store, self.claim, self._commits
-        if claim is None or commits is None:
+        if claim is None or commits is None or store is None:
             return False
         with _following:  # the driver and the worker thread of `mail_watch` may find a follower at once
             if wanted == (commits.before is not None):  # `before` is set while items are collected
@@ -247,7 +246,7 @@ class ActiveRun:
                 return False
             if self._relay is None:
                 codec = self.engine.plan.codec
-                self._relay = LiveRelay(relaying(store), claim.thread, self.services.run_id, codec, lambda: self.seq)
+                self._relay = LiveRelay(store, claim.thread, self.services.run_id, codec, lambda: self.seq)
             commits.before = self._relay.flush  # a commit first hands over the items that come before its entries
             self.services.relay(self._relay.put)
             return True
@@ -274,7 +273,14 @@ class ActiveRun:
     @property
     def seq(self) -> int:
         """Number of the last entry of the thread; 0 before the first."""
-        return self._journal.standing.seq if self._journal is not None else 0
+        return self._journal.seq if self._journal is not None else 0
+
+    def seeded(self) -> int:
+        """Return the run's seed, and let the journal record it in each stored snapshot."""
+        seed = self.services.seed
+        if self._journal is not None:
+            self._journal.seed = seed
+        return seed
 
     def hand_over(self, *, taken: Sequence[int] = ()) -> None:
         """Store the events noted so far, and release the thread in the same commit: it is due, for any Worker (R20).
@@ -380,7 +386,7 @@ class ActiveRun:
         if claim is not None and store is not None:
             if store.blocking:
                 leases.renewer_of(store).remove(claim)
-            if posts(store):
+            if "mail" in store.offers:
                 mail_watch.watch_of(store).remove(claim.thread, self._deliver)
             self.config.active.remove(claim.thread, self.control)  # added by the module that opened the run
             try:

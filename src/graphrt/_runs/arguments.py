@@ -25,7 +25,7 @@ from graphrt.events import Entry
 from graphrt.limits import Limits
 from graphrt.migrations import Migration
 from graphrt.stores import Store, open_store
-from graphrt.stores.protocol import METHODS, Status
+from graphrt.stores.protocol import Status
 
 if TYPE_CHECKING:
     from graphrt._usage.budget import Budget
@@ -58,18 +58,16 @@ def opened_store(store: Any) -> Store | None:
         return open_store(store)
     if store is None:
         return None
-    a_class = isinstance(store, type)
-    missing = [name for name in METHODS if not hasattr(store, name)]  # of the methods that every store must have
-    if missing or a_class:
-        problem = "is not a store: its instances are" if a_class else f"has no {names(missing, most=3)}"
+    if not isinstance(store, Store):
+        a_class = isinstance(store, type)
+        problem = "is not a store: its instances are" if a_class else "does not inherit `graphrt.stores.Store`"
         raise INVALID_ARGUMENT(  # only its type is shown: stores hold credentials
             argument="store=",
             value=store if a_class else type(store),
             wanted='a store or a URL: store="sqlite:///runs.db", store="memory:", or open_store(...)',
             known=f"{a_kind(store)} {problem}",
         )
-    opened: Store | None = store
-    return opened
+    return store
 
 
 def checked_migrations(migrations: Any) -> tuple[Migration, ...]:

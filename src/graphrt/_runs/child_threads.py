@@ -32,8 +32,6 @@ from graphrt._runs.run_config import RunConfig
 from graphrt.errors import ConflictError, InputError, StoreError
 from graphrt.errors._codes.threads import UNKNOWN_THREAD
 from graphrt.stores.ids import bare_id, beside
-from graphrt.stores.labels import finder
-from graphrt.stores.mail import postable, posts
 from graphrt.stores.protocol import Labels, Store
 
 _ENDED: Final = ("completed", "failed", "cancelled")
@@ -53,7 +51,8 @@ def give_children(opened: ActiveRun, begin: Begin) -> None:
 
     `open_run` and `reopen_run` call this. Without mail, a child could not report its end to its parent.
     """
-    if opened.claim is not None and posts(opened.config.store):
+    store = opened.config.store
+    if opened.claim is not None and store is not None and "mail" in store.offers:
         opened.services.children = ThreadsOfRun(opened.config, opened.claim.thread, begin)
 
 
@@ -95,7 +94,7 @@ class ThreadsOfRun:
         plan.state.initial(given, where=plan.place(), only=plan.spec.input_names)  # for its errors: `make` checks again
         labels = new_labels(title, tags)
         if labels is not None:
-            finder(the_store(self._config), "find")  # raises if the store finds no threads by labels
+            the_store(self._config).require("labels")
         return labels
 
     def make(self, graph: Any, given: Any, thread: str, labels: Labels | None, *, detached: bool) -> None:
@@ -142,7 +141,7 @@ class ThreadsOfRun:
             # entry. Its letter, which cancels the child, found no thread, so it is posted once more.
             engine = Engine(config.plan, config.limits, thread=thread)  # only its codec is used, to encode the letter
             # "start" gives the letter another id than the one that was posted too early: a repeated id is dropped.
-            postable(store).post(*cancel_letter(engine, self._thread, bare_id(thread), "start"))
+            store.post(*cancel_letter(engine, self._thread, bare_id(thread), "start"))
 
     def _start(self, config: RunConfig, given: Any, thread: str, labels: Labels | None) -> None:
         """Store the first commit of the child's run, and release its thread in the same commit: it is due, for workers.

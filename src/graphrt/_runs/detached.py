@@ -36,7 +36,6 @@ from graphrt.errors import ConflictError, InputError
 from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, INVALID_ARGUMENT
 from graphrt.errors._codes.threads import NOT_ENDED_YET, RUN_FAILED_ELSEWHERE
 from graphrt.stores.ids import check_id
-from graphrt.stores.mail import postable, posts
 from graphrt.stores.protocol import Labels, Loaded, Store
 
 
@@ -95,7 +94,7 @@ def start(
         assert thread is not None  # noqa: S101 - only a named thread can exist
         return thread
     except ConflictError:  # another process drives the thread: it can be sent answers, and nothing else
-        if thread is None or (answers is UNSET and answer is UNSET) or not posts(store):
+        if thread is None or (answers is UNSET and answer is UNSET) or "mail" not in store.offers:
             raise
         leave_answers(config, thread, answers, answer)  # as mail, which the present owner or the next one takes
         return thread
@@ -128,7 +127,7 @@ def _post(config: RunConfig, store: Store, thread: str, given: Any, labels: Labe
     Raises:
         InputError: The store keeps no mail (`store-lacks`), or the input does not fit.
     """
-    postable(store)
+    store.require("mail")
     if not exists(store, check_id(thread)):
         return False
     release_now(store, thread)

@@ -35,8 +35,7 @@ from graphrt.events import ValuesErased
 from graphrt.stores._refusals import encodes
 from graphrt.stores._verifying import listed
 from graphrt.stores.ids import check_id, local_id_of, shared_id
-from graphrt.stores.protocol import Commit, Erasable, Loaded, Record, Store, erasable
-from graphrt.stores.verbs import scrub
+from graphrt.stores.protocol import Commit, Loaded, Record, Store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,7 +68,8 @@ def erase(
     force: bool,
 ) -> ErasureReport:
     """Erase values of stored threads; see `Runtime.erase`."""
-    store = erasable(the_store(config))
+    store = the_store(config)
+    store.require("erasure")
     choice = _Choice(config, where)
     wanted = None if threads is None else [check_id(thread) for thread in threads]
     work = _Erasing(config, store, choice, reason, config.user if by is None else by, dry_run=dry_run, force=force)
@@ -207,7 +207,7 @@ class _Erasing:
     """
 
     def __init__(
-        self, config: RunConfig, store: Erasable, choice: _Choice, reason: str, by: str, *, dry_run: bool, force: bool
+        self, config: RunConfig, store: Store, choice: _Choice, reason: str, by: str, *, dry_run: bool, force: bool
     ) -> None:
         self._config: Final = config
         self._store: Final = store
@@ -451,7 +451,7 @@ class _Erasing:
     def report(self) -> ErasureReport:
         """Overwrite what the store has freed, and return the report."""
         if self._scrubs and not self._dry_run:
-            self._left += [Left(None, "store", why) for why in scrub(self._store)]
+            self._left += [Left(None, "store", why) for why in self._store._scrub()]
         return ErasureReport(
             dry_run=self._dry_run,
             threads=tuple(self._threads),

@@ -1,8 +1,7 @@
 """Finding threads: labelling one, listing many, the open questions of all, and writing the index anew from journals.
 
 The labels and open questions of a thread are indexed in the store, beside the journal that they follow from, in the
-transaction that changes them (decision 0150). A store need not have that index: `finder` and `postable` raise an
-InputError if the methods for it are missing.
+transaction that changes them (decision 0150). A store need not have that index.
 
 `take` claims one, and `give_back` releases the claim, if a commit has not done so. `at=0.0` is the creation time of a
 new thread, of which `create=False` makes none. For the terms, see docs/glossary.md.
@@ -32,9 +31,8 @@ from graphrt._runs.results import InboxItem, InterruptInfo, ThreadInfo
 from graphrt._runs.run_config import RunConfig
 from graphrt.commands import UNSET
 from graphrt.errors import ConflictError, GraphrtError, InputError
+from graphrt.stores.filters import DueFilter, QuestionFilter, ThreadFilter, open_questions
 from graphrt.stores.ids import check_id, check_tenant
-from graphrt.stores.labels import Findable, QuestionFilter, ThreadFilter, finder
-from graphrt.stores.mail import postable, posts
 from graphrt.stores.protocol import Commit, Labels, Question, Store
 
 
@@ -48,6 +46,7 @@ def wanted_threads(
     *,
     updated_after: Any,
     updated_before: Any,
+    newest_first: bool = False,
 ) -> ThreadFilter:
     """Return the checked filters of a listing of threads, as `Runtime.threads` and `Runtime.sweep` take them.
 
@@ -61,7 +60,17 @@ def wanted_threads(
     chosen = checked_tags("tags", tags)
     if tenant is not None:
         check_tenant(tenant)
-    return ThreadFilter(status, graph, prefix, tenant, chosen, checked_title(title), updated_after, updated_before)
+    return ThreadFilter(
+        status=status,
+        graph=graph,
+        prefix=prefix,
+        tenant=tenant,
+        tags=chosen,
+        title=checked_title(title),
+        updated_after=updated_after,
+        updated_before=updated_before,
+        newest_first=newest_first,
+    )
 
 
 def wanted_questions(kind: Any, tenant: Any, tags: Any, graph: Any, node: Any) -> QuestionFilter:
@@ -79,21 +88,13 @@ def wanted_questions(kind: Any, tenant: Any, tags: Any, graph: Any, node: Any) -
     if tenant is not None:
         check_tenant(tenant)
     # Questions that a signal answers need no exception: the index never has them.
-    return QuestionFilter(kind, tenant, chosen, graph, node, without=frozenset({TIMER, THREAD, TASK}))
+    hidden = frozenset({TIMER, THREAD, TASK})
+    return QuestionFilter(kind=kind, tenant=tenant, tags=chosen, graph=graph, node=node, without=hidden)
 
 
-def threads(
-    config: RunConfig, wanted: ThreadFilter, *, after: str | None, newest_first: bool, limit: int | None
-) -> tuple[ThreadInfo, ...]:
+def threads(config: RunConfig, wanted: ThreadFilter, *, after: str | None, limit: int | None) -> tuple[ThreadInfo, ...]:
     """List threads of the store; see `Runtime.threads`."""
-    store = the_store(config)
-    old = ThreadFilter(wanted.status, wanted.graph, wanted.prefix, updated_before=wanted.updated_before)
-    # A filter without tenant, title, tags and `updated_after` needs no index: every store can list by the others.
-    if wanted == old and not newest_first:
-        status, graph, prefix, before = wanted.status, wanted.graph, wanted.prefix, wanted.updated_before
-        heads = store.heads(status=status, graph=graph, prefix=prefix, updated_before=before, after=after, limit=limit)
-    else:
-        heads = finder(store, "find").find(wanted, after=after, newest_first=newest_first, limit=limit)
+    heads = the_store(config).query(wanted, after=after, limit=limit)
     return tuple(info(config, head) for head in heads)
 
 
@@ -103,13 +104,13 @@ def due(
     """List threads that are due; see `Runtime.due`."""
     check_filters(graph, prefix, None)  # None: no filter by time
     store = the_store(config)
-    if posts(store):  # it keeps mail, and lists due threads itself, those of a higher priority first
-        graphs = None if graph is None else [graph]
-        heads = postable(store).due(now=config.clock(), graphs=graphs, prefix=prefix, after=after, limit=limit)
+    if "mail" in store.offers:  # it lists due threads itself, those of a higher priority first
+        wanted = DueFilter(now=config.clock(), graphs=None if graph is None else [graph], prefix=prefix)
+        heads = store.query(wanted, after=after, limit=limit)
     else:
         # A store without mail cannot tell which threads are due. All threads with the status "running" are listed, and
         # those without an owner are due. The sort is stable, so equal priorities stay in order of creation.
-        found = store.heads(status="running", graph=graph, prefix=prefix, after=after)
+        found = store.query(ThreadFilter(status="running", graph=graph, prefix=prefix), after=after)
         heads = sorted((head for head in found if not head.owned), key=lambda head: -head.priority)[:limit]
     return tuple(info(config, head) for head in heads)
 
@@ -126,7 +127,7 @@ def label(config: RunConfig, thread: str, title: Any, add_tags: Any, remove_tags
     added, removed = checked_tags("add_tags", add_tags), checked_tags("remove_tags", remove_tags)
     urgent = priority if priority is UNSET else checked_priority(priority)
     store = the_store(config)
-    finder(store, "find")  # only for its error: a store that finds no threads by labels keeps none
+    store.require("labels")
     claim = take(store, thread, create=False, lease_s=config.lease_s, at=0.0)
     try:
         old = labels_of_head(claim.head)
@@ -153,7 +154,7 @@ def inbox(config: RunConfig, wanted: QuestionFilter, *, after: str | None, limit
         after: Token of the question before the page; None begins with the oldest.
     """
     check_number("limit", limit)
-    found = finder(the_store(config), "inbox").inbox(wanted, after=after, limit=limit)
+    found = the_store(config).query(wanted, after=after, limit=limit)
     codec = config.plan.codec
     return tuple(InboxItem(one, InterruptInfo(asked(one.head.thread, one.question, codec), codec)) for one in found)
 
@@ -164,13 +165,15 @@ def reindex(config: RunConfig) -> int:
     For stores whose index was lost or is older than this version; see `Runtime.reindex`.
     """
     store = the_store(config)
-    finding = finder(store, "questions")
+    store.require("labels")
     count = 0
     after: str | None = None
-    while heads := store.heads(graph=config.plan.name, after=after, limit=500):  # pages, so that memory stays small
+    while heads := store.query(
+        ThreadFilter(graph=config.plan.name), after=after, limit=500
+    ):  # pages, so that memory stays small
         for head in heads:
             try:
-                count += _reindexed(config, store, finding, head.thread)
+                count += _reindexed(config, store, head.thread)
             except (ConflictError, InputError):
                 continue  # a run has it, and lists its questions itself; it was deleted; or its graph has changed too much
             except GraphrtError as error:
@@ -181,7 +184,7 @@ def reindex(config: RunConfig) -> int:
     return count
 
 
-def _reindexed(config: RunConfig, store: Store, finding: Findable, thread: str) -> bool:
+def _reindexed(config: RunConfig, store: Store, thread: str) -> bool:
     """Write labels and questions of one thread anew. Returns False if they were right.
 
     `labels_after` reads labels from events; `listed` gives the open questions as a store lists them; `local_id` puts
@@ -210,7 +213,7 @@ def _reindexed(config: RunConfig, store: Store, finding: Findable, thread: str) 
             asked_at=lambda id_: times.get(id_, head.updated_at),  # an entry may have been pruned
         )
         new = labels or Labels()
-        if new == labels_of_head(head) and _alike(questions, finding.questions(thread)):
+        if new == labels_of_head(head) and _alike(questions, open_questions(store, thread)):
             return False
         # No entry is written, so position (`head.seq`, which the commit expects) and time of the thread stay.
         store.commit(claim, Commit(head.seq, head.updated_at, labels=new, questions=questions, release=True))

@@ -41,6 +41,7 @@ from graphrt._runs.run_config import RunConfig
 from graphrt._runs.run_log import LOGGER
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.threads import FORK_BEFORE_GONE_NODE, FORK_OF_OLDER_GRAPH, THREAD_EXISTS
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.ids import check_id, shared_id
 from graphrt.stores.protocol import Head, Labels, Loaded, Status, Store
 
@@ -65,7 +66,8 @@ def journal_of(config: RunConfig, store: Store, fold: Fold, commits: ThreadCommi
         staged=fold.staged,
         salts_seed=config.seed,
     )
-    journal.standing = fold.after((), "")
+    journal.seq, journal.cause, journal.seed = fold.seq, fold.cause, fold.seed
+    journal.fingerprint, journal.status = fold.fingerprint, fold.status
     return journal
 
 
@@ -233,7 +235,7 @@ def check_threads(config: RunConfig) -> tuple[Verdict, ...]:
     """
     store = the_store(config)
     found: list[Verdict] = []
-    for head in store.heads():
+    for head in store.query(ThreadFilter()):
         verdict = _judged(config, store, head) if head.status != "completed" else None
         if verdict is not None:
             found.append(verdict)

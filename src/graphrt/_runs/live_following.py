@@ -24,7 +24,6 @@ from graphrt._runs.loading import the_store
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.watching import PAGE, Call, Pauses, check_position, is_over
 from graphrt.events import Entry
-from graphrt.stores.live import relaying
 
 Followed: TypeAlias = Entry | LiveItem
 """What a follower gets."""
@@ -59,7 +58,8 @@ class LiveFeed:
     """
 
     def __init__(self, config: RunConfig, thread: str) -> None:
-        self._store = relaying(the_store(config))
+        self._store = the_store(config)
+        self._store.require("live")
         self._codec = config.plan.codec
         self._thread = thread
         self._held: deque[Sent] = deque()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt._codec import NotStorable
 from graphrt._runs.live_items import batch, line
-from graphrt.stores.live import KEPT_S, Relaying
+from graphrt.stores.protocol import KEPT_S, Store
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec
@@ -45,7 +45,7 @@ class LiveRelay:
         seq: Returns the number of the thread's last entry, after which an item comes.
     """
 
-    def __init__(self, store: Relaying, thread: str, run: str, codec: Codec, seq: Callable[[], int]) -> None:
+    def __init__(self, store: Store, thread: str, run: str, codec: Codec, seq: Callable[[], int]) -> None:
         self._store = store
         self._thread = thread
         self._run = run

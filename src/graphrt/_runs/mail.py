@@ -4,8 +4,7 @@ A letter (rule R22) has an id, and the store keeps one letter of each id, so a c
 repeated. A letter also has a kind, such as "signal", and says a mapping of names to values, which depends on the kind.
 
 The sender does not have the claim. So whatever can be checked without it is checked here, and the rest when the letter
-is taken (`taking_mail`). `postable(store)` raises an InputError if the store keeps no mail. For the terms, see
-docs/glossary.md.
+is taken (`taking_mail`). For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from graphrt._runs.run_config import RunConfig
 from graphrt.commands import check_signal_name
 from graphrt.errors import InputError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.stores.filters import BEGINS, WAITS, MailFilter
 from graphrt.stores.ids import check_id
-from graphrt.stores.mail import BEGINS, WAITS, postable, posts
 from graphrt.stores.protocol import Head, Labels, Store
 
 ABANDONS, QUEUED = f"{BEGINS}abandon:", WAITS
@@ -56,7 +55,7 @@ def signal(config: RunConfig, thread: str, name: Any, value: Any, id: Any) -> bo
         AuditError: The value could not be redacted.
     """
     store = the_store(config)
-    postable(store)
+    store.require("mail")
     check_id(thread)
     check_signal_name(name)
     chosen = config.ids() if id is None else id
@@ -76,7 +75,7 @@ def signal(config: RunConfig, thread: str, name: Any, value: Any, id: Any) -> bo
 def ask_to_cancel(config: RunConfig, thread: str) -> bool:
     """Ask the process that drives *thread* to cancel its run; return False if nothing could be asked."""
     store = the_store(config)
-    if not posts(store):
+    if "mail" not in store.offers:
         return False
     try:
         check_id(thread)
@@ -102,7 +101,7 @@ def leave_answers(config: RunConfig, thread: str, answers: Any, answer: Any) -> 
         InputError: As for `resume`.
     """
     store = the_store(config)
-    postable(store)
+    store.require("mail")
     engine = present(config, thread).engine  # of the whole thread: the open questions are needed
     if config.redactor is not None:
         engine.redact_with(config.redactor)
@@ -129,7 +128,7 @@ def leave_input(config: RunConfig, head: Head, given: Any, labels: Labels | None
         InputError: It does not fit as an update of the state, or cannot be stored.
     """
     store = the_store(config)
-    postable(store)
+    store.require("mail")
     engine = _engine(config, head.thread)
     update = entered(config, engine, checked_update(engine, given, what="The input of a thread"), whole=False)
     if labels is not None:
@@ -149,19 +148,17 @@ def moves(store: Store, head: Head) -> bool:
     An input that was queued behind a run does not, until that run has completed, which may need the answer of a person.
     """
     # A thread with the status "running" is due without mail, and a failed or cancelled one first needs a `retry`.
-    if head.status not in ("interrupted", "completed") or not posts(store):
+    if head.status not in ("interrupted", "completed") or "mail" not in store.offers:
         return False
-    kept = postable(store)
-    if not kept.mailed([head.thread]):
-        return False
-    return head.status == "completed" or any(not one.id.startswith(QUEUED) for one in kept.mail(head.thread))
+    mail = store.query(MailFilter(thread=head.thread))
+    return any(head.status == "completed" or not one.id.startswith(QUEUED) for one in mail)
 
 
 def has_input(store: Store, thread: str) -> bool:
     """Return whether an input waits for the thread. A completed one counts as running then."""
-    if not posts(store) or not postable(store).mailed([thread]):
+    if "mail" not in store.offers:
         return False
-    return any(one.id.startswith(BEGINS) for one in postable(store).mail(thread))
+    return any(one.id.startswith(BEGINS) for one in store.query(MailFilter(thread=thread)))
 
 
 def labels_of(told: Mapping[str, Any]) -> Labels | None:
@@ -190,4 +187,4 @@ def _post(config: RunConfig, store: Store, thread: str, id: str, what: What, tol
     """
     body = written(config.plan.codec, what, told)
     check_size(config.limits, len(body))
-    return postable(store).post(thread, id, body)
+    return store.post(thread, id, body)

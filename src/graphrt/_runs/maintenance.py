@@ -34,10 +34,9 @@ from graphrt.errors._codes.threads import UNKNOWN_THREAD
 from graphrt.stores._copying import some_blobs, whole_of, write_claimed
 from graphrt.stores._refusals import thread_exists
 from graphrt.stores._verifying import Verification, verify
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.ids import check_id, shared_id
-from graphrt.stores.mail import postable, posts
 from graphrt.stores.protocol import Status, Store
-from graphrt.stores.verbs import delete_many
 
 T = TypeVar("T")
 
@@ -125,7 +124,10 @@ def _going_on(store: Store, page: Sequence[ThreadInfo]) -> set[str]:
     A completed thread is due if it has mail: an input begins its next run. A paused one goes on by itself if it has
     mail, or waits for a time, a child thread or a worker of a queue, and not for a person.
     """
-    mailed = set(postable(store).mailed([info.thread for info in page])) if posts(store) else set[str]()
+    mailed: set[str] = set()
+    if "mail" in store.offers:
+        having = ThreadFilter(ids=[info.thread for info in page], has_mail=True)
+        mailed = {head.thread for head in store.query(having)}
     found: set[str] = set()
     for info in page:
         if info.status == "running" or (info.status == "completed" and info.thread in mailed):
@@ -161,7 +163,7 @@ def _old(config: RunConfig, before: float, which: Which) -> tuple[ThreadInfo, ..
         )
         after: str | None = None
         while limit is None or len(found) < limit:
-            page = threads(config, wanted, after=after, newest_first=False, limit=_PAGE)
+            page = threads(config, wanted, after=after, limit=_PAGE)
             kept = _going_on(store, page)
             found += [info for info in page if not info.owned and info.thread not in kept]
             if len(page) < _PAGE:
@@ -189,7 +191,7 @@ def sweep(config: RunConfig, older_than_s: float, which: Which) -> int:
         some = [info.thread for info in old[at : at + _TOGETHER]]
         at += _TOGETHER
         some = [thread for thread in some if _logged(partial(_check_log, config, thread), failed)]
-        deleted = delete_many(store, some, updated_before=before)  # not those that were claimed or written meanwhile
+        deleted = store.delete_many(some, updated_before=before)  # not those that were claimed or written meanwhile
         gone += len(deleted)
         for thread in deleted:
             _logged(partial(_end_log, config, thread), failed)
@@ -219,7 +221,7 @@ def shown(config: RunConfig) -> str:
 
 
 def exported(config: RunConfig, thread: str, to: Any, *, decrypted: bool) -> None:
-    """Write the thread to a file, or to another target (*to*); see `StoreVerbs.export_thread`.
+    """Write the thread to a file, or to another target (*to*); see `Store.export_thread`.
 
     Args:
         decrypted: Whether an encrypted store may write it in plain.
@@ -232,7 +234,7 @@ def exported(config: RunConfig, thread: str, to: Any, *, decrypted: bool) -> Non
 
 
 def imported(config: RunConfig, source: Any, thread: str | None) -> str:
-    """Create a thread from a file, and return its id; see `StoreVerbs.import_thread`."""
+    """Create a thread from a file, and return its id; see `Store.import_thread`."""
     from graphrt.stores._moving import import_thread  # imported late: it loads OpenSSL
 
     adopt = config.audit is not None and config.audit.adopt

@@ -43,7 +43,6 @@ from graphrt.errors._codes.threads import (
 )
 from graphrt.reducers import TOKEN_BUDGET
 from graphrt.stores.ids import check_id
-from graphrt.stores.labels import finder
 from graphrt.stores.protocol import Claim, Labels, Store
 
 if TYPE_CHECKING:
@@ -217,7 +216,7 @@ def _check_labels(config: RunConfig) -> None:
     """Raise an InputError if threads cannot have labels: there is no store, or it keeps none."""
     if config.store is None:
         raise THREAD_WITHOUT_STORE(what="title= or tags= were given", thread=None, where=config.plan.place())
-    finder(config.store, "find")
+    config.store.require("labels")
 
 
 def note_labels(opened: ActiveRun, claim: Claim, labels: Labels) -> None:
@@ -274,7 +273,7 @@ def _started(
                 graph=engine.plan.name,
                 fingerprint=opened.config.graph.fingerprint,
                 thread=services.known_as,
-                seed=opened.services.seed,
+                seed=opened.seeded(),
                 input=kept,
                 fresh=fresh,
                 user=opened.config.user,

@@ -15,8 +15,8 @@ from graphrt._journal.open_questions import labels_after, listed
 from graphrt._runs.labels import labels_of_head
 from graphrt._runs.loading import folded
 from graphrt._runs.run_config import RunConfig
-from graphrt.errors import GraphrtError, InputError
-from graphrt.stores.labels import finder
+from graphrt.errors import GraphrtError
+from graphrt.stores.filters import open_questions
 from graphrt.stores.protocol import Commit, Labels, Question, Record, Store
 
 
@@ -37,9 +37,7 @@ def relisted(
         for record in store.records(head.thread):
             labels = labels_after(list(found.reader.batch(records.get(record.seq, record)).logged)) or labels
         commit = commit._replace(labels=labels)
-    asked: list[Question] = []
-    with suppress(InputError):  # a store without an index of questions
-        asked = finder(store, "questions").questions(head.thread)
+    asked = open_questions(store, head.thread) if "labels" in store.offers else []
     if not asked:
         return commit
     questions: list[Question] = []

@@ -39,9 +39,8 @@ from graphrt.errors import DeadlineError, GraphrtError, InputError, StoreError
 from graphrt.errors._codes.queues import TASK_TAKEN_OVER, UNTRACKED_ON_QUEUE
 from graphrt.limits import Queue
 from graphrt.reducers import TOKEN_BUDGET
+from graphrt.stores.filters import open_questions
 from graphrt.stores.ids import bare_id, beside, check_id
-from graphrt.stores.labels import finder
-from graphrt.stores.mail import postable
 from graphrt.stores.protocol import Store
 
 if TYPE_CHECKING:
@@ -66,8 +65,8 @@ def run_task(config: RunConfig, thread: str, task: str, queue: Queue | None) -> 
         wait any more, or another worker runs it.
     """
     store = the_store(config)
-    postable(store)  # this and the next line raise an InputError if the store keeps no mail, or lists no questions
-    finder(store, "questions")
+    store.require("mail")
+    store.require("labels")
     check_id(thread)
     # Several tasks that draw on one budget at once would each see all of it: they run one after another.
     alone = config.budget is not None or _shares_budget(config.plan)
@@ -274,7 +273,7 @@ class Reporter:
             number = self._number + 1
             body = packed(self._engine, self._fold.meta, (task, version, number), staged, failed=failed)
             try:
-                kept = postable(store).post(thread, letter_id(task, version, number), body)
+                kept = store.post(thread, letter_id(task, version, number), body)
             except BaseException:  # the letter may be stored or not, so its number cannot be used again
                 self._lose()
                 raise
@@ -313,7 +312,7 @@ def _watched(
                     head = store.head(thread)
                     waits = head.status in _WAITING
                     if waits and head.seq != seq:  # else nothing has changed since the last look
-                        waits = any(one.place == place for one in finder(store, "questions").questions(thread))
+                        waits = any(one.place == place for one in open_questions(store, thread))
                         seq = head.seq  # after the look, which may fail
                 except InputError:  # it was deleted
                     waits = False

@@ -22,8 +22,7 @@ from graphrt._engine.open_interrupt import NOT_FOR_PEOPLE, OpenInterrupt
 from graphrt._engine.spending import used
 from graphrt._plan.fields import own
 from graphrt._plan.views import EXTRA
-from graphrt.stores.labels import Asked
-from graphrt.stores.protocol import Head, Status
+from graphrt.stores.protocol import Head, OpenQuestion, Status
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec
@@ -296,7 +295,7 @@ class InboxItem:
     )
     # fmt: on
 
-    def __init__(self, found: Asked, interrupt: InterruptInfo) -> None:
+    def __init__(self, found: OpenQuestion, interrupt: InterruptInfo) -> None:
         head, question = found.head, found.question
         self.thread: str = head.thread
         """Id of the thread, which `resume` takes."""

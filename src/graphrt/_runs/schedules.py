@@ -1,6 +1,6 @@
 """Schedules (R23): threads that begin by themselves, at the times of a cron expression, once each.
 
-A store keeps a schedule as a row (`Scheduled`): its name, its graph, a version, the time at which it is due next, and a
+A store keeps a schedule as a row (`StoredSchedule`): its name, its graph, a version, the time at which it is due next, and a
 body with its definition, which is encoded here. The version is new with each definition.
 
 The id of such a thread is made of the schedule's name and the due time. It is started only if it does not exist, and then the
@@ -30,8 +30,9 @@ from graphrt._runs.run_config import RunConfig
 from graphrt.errors import GraphrtError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.schedules import SCHEDULE_EXISTS, SCHEDULE_HAS_CHANGED, UNKNOWN_SCHEDULE
+from graphrt.stores.filters import ScheduleFilter
 from graphrt.stores.ids import BETWEEN, check_id
-from graphrt.stores.schedules import Schedulable, Scheduled, schedulable
+from graphrt.stores.protocol import Store, StoredSchedule
 
 Missed: TypeAlias = Literal["once", "all", "skip"]
 """What happens to times that were missed; see `Schedules.add`."""
@@ -133,16 +134,18 @@ class Schedules:
             {"cron": cron, "timezone": timezone, "missed": missed, "title": shown[0], "tags": [*shown[1]]},
             input,
         )
-        known = next((row for row in store.schedules() if row.name == name), None)
+        known = next((row for row in store.query(ScheduleFilter()) if row.name == name), None)
         if known is not None and (known.graph, known.body) == (config.plan.name, body):
             return _read(config, self._in_time(store, known, times))
         if known is not None and not replace:
             raise _exists(config, known, body)
         due_at = times.first_after(config.clock())
-        row = Scheduled(name, config.plan.name, uuid4().hex, due_at, body)
+        row = StoredSchedule(name, config.plan.name, uuid4().hex, due_at, body)
         if not store.put_schedule(row, replaces=None if known is None else known.version):
             # Another process put a schedule of this name between the look and the call.
-            stands = next((one for one in store.schedules() if one.name == name), None)  # None: it was deleted since
+            stands = next(
+                (one for one in store.query(ScheduleFilter()) if one.name == name), None
+            )  # None: it was deleted since
             # The same definition is not a conflict: it is of this call, if an earlier try was stored, or of another
             # process that started at the same time.
             if stands is None or (stands.graph, stands.body) != (row.graph, body):
@@ -150,7 +153,7 @@ class Schedules:
             row = stands
         return _read(config, row)
 
-    def _in_time(self, store: Schedulable, row: Scheduled, times: Cron) -> Scheduled:
+    def _in_time(self, store: Store, row: StoredSchedule, times: Cron) -> StoredSchedule:
         """Return the schedule, brought back to its next time if a clock that was far ahead has moved it beyond that.
 
         If another process moves it at the same time, it is returned as it was read. Threads that it has started since
@@ -165,7 +168,9 @@ class Schedules:
 
     def list(self) -> tuple[Schedule, ...]:
         """Return the schedules of the graph, in the order of their names."""
-        return tuple(_read(self._config, row) for row in self._store().schedules(graph=self._config.plan.name))
+        return tuple(
+            _read(self._config, row) for row in self._store().query(ScheduleFilter(graph=self._config.plan.name))
+        )
 
     def remove(self, name: str) -> None:
         """Delete a schedule. Threads that it started go on.
@@ -175,7 +180,7 @@ class Schedules:
         """
         store = self._store()
         if not store.delete_schedule(check_id(name)):
-            raise UNKNOWN_SCHEDULE(name=name, names=[row.name for row in store.schedules()])
+            raise UNKNOWN_SCHEDULE(name=name, names=[row.name for row in store.query(ScheduleFilter())])
 
     def start_due(self) -> tuple[str, ...]:
         """Start the threads of all schedules of the graph that are due by the runtime's clock, and return their ids.
@@ -188,7 +193,7 @@ class Schedules:
         store, now = self._store(), self._config.clock()
         started: list[str] = []
         failure: GraphrtError | None = None  # the first one, raised after all schedules were looked at
-        for row in store.schedules(graph=self._config.plan.name, due_by=now):
+        for row in store.query(ScheduleFilter(graph=self._config.plan.name, due_by=now)):
             try:
                 started += _start(self._config, store, row, now)
             except GraphrtError as error:
@@ -232,9 +237,11 @@ class Schedules:
         found: tuple[str, ...] = await self._unhurried(self.start_due)
         return found
 
-    def _store(self) -> Schedulable:
+    def _store(self) -> Store:
         """Return the store of the runtime; raise an InputError if there is none, or it keeps no schedules."""
-        return schedulable(the_store(self._config))
+        store = the_store(self._config)
+        store.require("schedules")
+        return store
 
     def __repr__(self) -> str:
         return f"<Schedules of graph {self._config.plan.name!r}>"
@@ -245,7 +252,7 @@ def thread_of(name: str, due_at: float) -> str:
     return f"{name}@{datetime.fromtimestamp(due_at, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _start(config: RunConfig, store: Schedulable, row: Scheduled, now: float) -> list[str]:
+def _start(config: RunConfig, store: Store, row: StoredSchedule, now: float) -> list[str]:
     """Start the threads of a schedule that are due, move it, and return the ids of those that are new."""
     schedule = _read(config, row)
     cron = Cron(schedule.cron, schedule.timezone)
@@ -305,7 +312,7 @@ def _written(config: RunConfig, told: dict[str, Any], given: Any) -> bytes:
         raise open_run.not_storable(engine, error, "The input of the schedule holds a value") from error
 
 
-def _read(config: RunConfig, row: Scheduled) -> Schedule:
+def _read(config: RunConfig, row: StoredSchedule) -> Schedule:
     """Return the schedule of a row, whose body `_written` made."""
     told: Any = config.plan.codec.load(row.body)
     return Schedule(
@@ -321,7 +328,7 @@ def _read(config: RunConfig, row: Scheduled) -> Schedule:
     )
 
 
-def _exists(config: RunConfig, known: Scheduled, body: bytes) -> GraphrtError:
+def _exists(config: RunConfig, known: StoredSchedule, body: bytes) -> GraphrtError:
     """Return the error for a definition (*body*) other than that of the schedule *known*, which is stored."""
     if known.graph != config.plan.name:  # its input may be of classes that are unknown here
         # "?" stands for what was not read.

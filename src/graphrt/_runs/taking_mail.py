@@ -32,8 +32,8 @@ from graphrt._runs.run_config import RunConfig
 from graphrt.errors import GraphrtError, InputError
 from graphrt.errors._codes.threads import NOT_DUE
 from graphrt.limits import Limits
+from graphrt.stores.filters import MailFilter
 from graphrt.stores.ids import shared_id
-from graphrt.stores.mail import postable, posts
 from graphrt.stores.protocol import Claim, Status, Store
 
 Work: TypeAlias = Callable[[Engine, Sequence[Letter], Status], list[int]]
@@ -51,7 +51,7 @@ def take_mail(config: RunConfig, thread: str) -> bool:
         InputError, StoreError: As `Runtime.retry`.
     """
     store = the_store(config)
-    if not posts(store):
+    if "mail" not in store.offers:
         return False
     took = False
     while letters := _waiting(config, store, thread):
@@ -75,7 +75,7 @@ def take_mail(config: RunConfig, thread: str) -> bool:
 
 def _waiting(config: RunConfig, store: Store, thread: str) -> list[Letter]:
     """Return the letters that wait for the thread, decoded, in the order in which they were posted."""
-    return [read(config.plan.codec, letter, thread) for letter in postable(store).mail(thread)]
+    return [read(config.plan.codec, letter, thread) for letter in store.query(MailFilter(thread=thread))]
 
 
 def _begin(config: RunConfig, store: Store, thread: str, letter: Letter) -> bool:
@@ -91,7 +91,7 @@ def _begin(config: RunConfig, store: Store, thread: str, letter: Letter) -> bool
     def admit(claim: Claim) -> None:
         """Refuse to begin if the letter is gone."""
         # Under the claim: another worker may have begun this run, and even ended it.
-        if all(one.place != letter.place for one in postable(store).mail(thread)):
+        if all(one.place != letter.place for one in store.query(MailFilter(thread=thread))):
             raise NOT_DUE(thread=thread, status=claim.head.status)
 
     # Its sender has checked the size of the input, by the limits of its own process.

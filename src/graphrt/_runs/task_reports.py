@@ -18,7 +18,7 @@ from graphrt._engine.open_interrupt import TASK, WITHDRAWN
 from graphrt._flows.effects import Failure
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.run_config import RunConfig
-from graphrt.stores.mail import postable, posts
+from graphrt.stores.filters import MailFilter
 from graphrt.stores.protocol import Store
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def letters_about_tasks(config: RunConfig, store: Store, thread: str) -> Sequence[Report]:
     """Return the letters of *thread* that workers of queues have posted, in order. Other mail is not theirs."""
-    if not posts(store) or not (letters := postable(store).mail(thread)):
+    if "mail" not in store.offers or not (letters := store.query(MailFilter(thread=thread))):
         return ()
     from graphrt._journal.task_letters import reports  # hardly any thread has such letters
 

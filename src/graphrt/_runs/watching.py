@@ -25,8 +25,8 @@ from graphrt._runs.timers import moment_text
 from graphrt.errors import count
 from graphrt.errors._codes.threads import UNKNOWN_ENTRY
 from graphrt.events import Entry
+from graphrt.stores.filters import open_questions
 from graphrt.stores.ids import check_id
-from graphrt.stores.labels import finder, finds
 from graphrt.stores.protocol import Head, Store
 
 Call: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -77,9 +77,9 @@ def waits_for(store: Store, head: Head) -> str:
 
     A store that lists no questions cannot tell: there every paused thread looks like one that waits for a person.
     """
-    if head.status != "interrupted" or not finds(store):
+    if head.status != "interrupted" or "labels" not in store.offers:
         return ""
-    questions = finder(store, "questions").questions(head.thread)
+    questions = open_questions(store, head.thread)
     times = [one.expires_at for one in questions if one.kind == TIMER and one.expires_at is not None]
     children = sum(one.kind == THREAD for one in questions)
     tasks = sum(one.kind == TASK for one in questions)
@@ -100,9 +100,9 @@ def answers_itself(store: Store, head: Head, *, by: float = inf) -> bool:
 
     A timer does, and a question with an expiry.
     """
-    if head.status != "interrupted" or not finds(store):
+    if head.status != "interrupted" or "labels" not in store.offers:
         return False
-    times = (one.expires_at for one in finder(store, "questions").questions(head.thread))
+    times = (one.expires_at for one in open_questions(store, head.thread))
     return any(time is not None and time < by for time in times)
 
 

@@ -28,6 +28,7 @@ from graphrt.graph import CompiledGraph, GraphBuilder
 from graphrt.limits import Limits
 from graphrt.runtime import Runtime
 from graphrt.stores import Store, open_store
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.urls import check_is_url
 
 if TYPE_CHECKING:
@@ -110,8 +111,8 @@ def _similar_named(store: Store | None) -> Generator[None]:
         wanted: str | None = getattr(error, "thread", None)
         if store is None or error.code != UNKNOWN_THREAD.code or not wanted:
             raise
-        begins = [head.thread for head in store.heads(prefix=wanted, limit=MOST_SIMILAR)]
-        ids = [head.thread for head in store.heads(limit=MOST_COMPARED)]
+        begins = [head.thread for head in store.query(ThreadFilter(prefix=wanted), limit=MOST_SIMILAR)]
+        ids = [head.thread for head in store.query(ThreadFilter(), limit=MOST_COMPARED)]
         found = begins or get_close_matches(wanted, ids, MOST_SIMILAR)
         if not found:
             raise

@@ -4,26 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from graphrt.stores.labels import Asked, Findable, QuestionFilter, ThreadFilter
-from graphrt.stores.live import Batch, Relaying
-from graphrt.stores.mail import Letter, Postable
+from graphrt.stores.filters import (
+    DueFilter,
+    Filter,
+    FollowerFilter,
+    MailFilter,
+    QuestionFilter,
+    ScheduleFilter,
+    ThreadFilter,
+)
 from graphrt.stores.memory import MemoryStore
 from graphrt.stores.protocol import (
     Claim,
     Commit,
-    Erasable,
     Head,
     Labels,
+    LiveBatch,
     Loaded,
+    MailMessage,
+    OpenQuestion,
     Question,
     Record,
     Saved,
     Status,
     Store,
+    StoredSchedule,
 )
-from graphrt.stores.schedules import Schedulable, Scheduled
 from graphrt.stores.urls import open_store
-from graphrt.stores.verbs import Finding, StoreVerbs, Verification
+from graphrt.stores.verbs import Finding, Verification
 
 if TYPE_CHECKING:
     from graphrt._codec import register as register_type
@@ -31,34 +39,35 @@ if TYPE_CHECKING:
     from graphrt.stores.postgres import PostgresStore
     from graphrt.stores.sqlite import SqliteStore
     from graphrt.stores.tenants import TenantStore
+    from graphrt.stores.wrapper import StoreWrapper
 
 __all__ = [
-    "Asked",
-    "Batch",
     "Claim",
     "Commit",
+    "DueFilter",
     "EncryptedStore",
-    "Erasable",
-    "Findable",
+    "Filter",
     "Finding",
+    "FollowerFilter",
     "Head",
     "Labels",
-    "Letter",
+    "LiveBatch",
     "Loaded",
+    "MailFilter",
+    "MailMessage",
     "MemoryStore",
-    "Postable",
+    "OpenQuestion",
     "PostgresStore",
     "Question",
     "QuestionFilter",
     "Record",
-    "Relaying",
     "Saved",
-    "Schedulable",
-    "Scheduled",
+    "ScheduleFilter",
     "SqliteStore",
     "Status",
     "Store",
-    "StoreVerbs",
+    "StoreWrapper",
+    "StoredSchedule",
     "TenantStore",
     "ThreadFilter",
     "Verification",
@@ -89,6 +98,10 @@ def __getattr__(name: str) -> Any:
             from graphrt.stores.tenants import TenantStore
 
             return TenantStore
+        case "StoreWrapper":
+            from graphrt.stores.wrapper import StoreWrapper
+
+            return StoreWrapper
         case "register_type":  # declares how values of a user's class are stored
             from graphrt._codec import register
 

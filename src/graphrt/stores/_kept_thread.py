@@ -1,29 +1,72 @@
-"""`KeptThread`: one thread of a `MemoryStore`, with everything that is stored of it.
+"""`KeptThread`: one thread of a `MemoryStore`, with everything that is stored of it, such as its mail.
 
 The methods of a thread are called under the lock. Claims and refusals are in `memory`.
 
 A *record* has the journal entries of one commit; `seq` is the number of its last entry, `count` their number. A
 *snapshot* is the state after the entry `seq`. *Staged* bodies are outcomes of tasks whose superstep is not committed
-yet. *Blobs* are large values under names derived from their content. *Letters* are mail of other processes, which wait
-until a commit takes them.
+yet. *Blobs* are large values under names derived from their content. *Messages* are mail of other processes, which wait
+until a commit takes them: it deletes them together with writing the entries that say what they did.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable
 from itertools import count
 from operator import attrgetter
 from typing import Final, final
 
-from graphrt.stores._mailbox import Mailbox
-from graphrt.stores._searching import NO_LABELS
+from graphrt.stores.filters import BEGINS, WAITING, WAITS
 from graphrt.stores.ids import tenant_of
-from graphrt.stores.mail import BEGINS, WAITS
-from graphrt.stores.protocol import Claim, Commit, Head, Labels, Question, Record, Saved, Status
+from graphrt.stores.protocol import (
+    REMEMBERED,
+    Claim,
+    Commit,
+    Head,
+    Labels,
+    MailMessage,
+    Question,
+    Record,
+    Saved,
+    Status,
+)
 
+_NO_LABELS: Final = Labels()
 _SEQ: Final = attrgetter("seq")
 _NUMBERS: Final = count(1)
 """Numbers of new threads, over all stores of the process."""
+
+
+@final
+class Mailbox:
+    """Messages of one thread, and the ids of those that were taken last. Methods are called under the store's lock."""
+
+    __slots__ = ("_last", "_taken", "messages")
+
+    def __init__(self) -> None:
+        self.messages: dict[str, MailMessage] = {}
+        """Messages that wait, by their id, in order."""
+        self._taken: dict[str, None] = {}
+        """Ids of the messages that were taken last, in the order of taking."""
+        self._last = 0
+        """Place of the newest message; places give the order of messages."""
+
+    def post(self, id: str, body: bytes) -> bool:
+        """Keep a message with this *id*. Returns False if there was one before, so that a sender may repeat the call."""
+        if id in self.messages or id in self._taken:
+            return False
+        self._last += 1
+        self.messages[id] = MailMessage(self._last, id, body)
+        return True
+
+    def take(self, places: Iterable[int]) -> None:
+        """Delete the messages at *places*, and remember their ids."""
+        wanted = {*places}
+        for message in [message for message in self.messages.values() if message.place in wanted]:
+            del self.messages[message.id]
+            self._taken[message.id] = None
+        while len(self._taken) > REMEMBERED:  # the ids of the oldest ones are forgotten
+            del self._taken[next(iter(self._taken))]
 
 
 @final
@@ -78,23 +121,29 @@ class KeptThread:
 
     @property
     def has_mail(self) -> bool:
-        """Whether letters wait for it."""
-        return self.mailbox is not None and bool(self.mailbox.letters)
+        """Whether messages wait for it."""
+        return self.mailbox is not None and bool(self.mailbox.messages)
 
-    @property
-    def is_moved(self) -> bool:
-        """Whether a letter makes it due. An input that waits for the end of a paused run does not."""
-        if self.mailbox is None:
+    def is_due(self, now: float) -> bool:
+        """Return whether the thread is due at *now*, in seconds since the epoch; see `DueFilter`."""
+        if self.claim is not None:
             return False
-        return any(self.status != "interrupted" or not id_.startswith(WAITS) for id_ in self.mailbox.letters)
+        if self.status == "running":
+            return True
+        mail = self.mailbox.messages if self.mailbox is not None and self.status in WAITING else ()
+        if any(self.status != "interrupted" or not id_.startswith(WAITS) for id_ in mail):
+            return True
+        return self.status == "interrupted" and any(
+            question.expires_at is not None and question.expires_at <= now for question in self.questions.values()
+        )
 
     def listed(self) -> Head:
-        """Return the summary of the thread as listings show it: as running if it is completed and a letter begins a run."""
+        """Return the summary of the thread as listings show it: as running if it is completed and a message begins a run."""
         head = self.head()
         if (
             head.status == "completed"
             and self.mailbox is not None
-            and any(id_.startswith(BEGINS) for id_ in self.mailbox.letters)
+            and any(id_.startswith(BEGINS) for id_ in self.mailbox.messages)
         ):
             return head._replace(status="running")
         return head
@@ -107,7 +156,7 @@ class KeptThread:
         tenant = tenant_of(self.id)
         if self.labels is None and tenant is None:
             return made
-        title, tags, priority = self.labels or NO_LABELS
+        title, tags, priority = self.labels or _NO_LABELS
         return made._replace(tenant=tenant, title=title, tags=tags, priority=priority)
 
     def part(self, after: int, upto: int | None) -> list[Record]:
@@ -125,7 +174,7 @@ class KeptThread:
         return self.records[begin:end]
 
     def post(self, id: str, body: bytes) -> bool:
-        """Keep a letter with the id *id*, whose text was checked. Returns False if there was one with this id."""
+        """Keep a message with the id *id*, whose text was checked. Returns False if there was one with this id."""
         if self.mailbox is None:  # made at first need: most threads never get mail
             self.mailbox = Mailbox()
         return self.mailbox.post(id, body)
@@ -140,7 +189,7 @@ class KeptThread:
             del threads[self.id]
 
     def write(self, commit: Commit, seq: int) -> None:
-        """Write *commit*, which was checked, except its letters to other threads and its release.
+        """Write *commit*, which was checked, except its messages to other threads and its release.
 
         `MemoryStore` does these two afterwards, because they concern the other threads of the store.
 

@@ -1,4 +1,4 @@
-"""The live items of a `MemoryStore`, and its methods for them, those of the protocol `Relaying` in `live`.
+"""The live items of a `MemoryStore`.
 
 Live items are what a run shows while its superstep is open, such as tokens of a model. A follower, a reader of them,
 notes its interest in a thread. Only then the driver of the thread hands items over, in batches. A batch is an opaque
@@ -7,15 +7,13 @@ body with an id and a *place*, a number that grows.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable
 from time import monotonic
 from typing import final
 
 from graphrt._forks import Home, OwnLock
-from graphrt.stores.ids import check_id
-from graphrt.stores.live import KEPT_S, Batch
+from graphrt.stores.protocol import KEPT_S, LiveBatch
 
 
 @final
@@ -25,7 +23,7 @@ class LiveBoard:
     def __init__(self, home: Home) -> None:
         self._until: dict[str, float] = {}
         """Thread to the monotonic time at which the interest of its followers ends."""
-        self._batches: dict[str, deque[tuple[float, Batch]]] = {}
+        self._batches: dict[str, deque[tuple[float, LiveBatch]]] = {}
         """Thread to its batches in order, each with the monotonic time at which it came."""
         self._last = 0
         """Place of the newest batch of all threads."""
@@ -57,12 +55,12 @@ class LiveBoard:
             self._tidy()
             self._last += 1
             kept = self._batches.setdefault(thread, deque())
-            kept.append((monotonic(), Batch(self._last, id, body)))
+            kept.append((monotonic(), LiveBatch(self._last, id, body)))
             while kept[0][1].place <= forget:  # ends at the new batch, whose place is greater
                 kept.popleft()
             return self._last
 
-    def after(self, thread: str, place: int, limit: int) -> list[Batch]:
+    def after(self, thread: str, place: int, limit: int) -> list[LiveBatch]:
         """Return at most *limit* batches of *thread* after *place*, in order."""
         with self._lock:
             return [batch for _, batch in self._batches.get(thread, ()) if batch.place > place][:limit]
@@ -82,40 +80,3 @@ class LiveBoard:
                 kept.popleft()
             if not kept:
                 del self._batches[thread]
-
-
-class Relaying(ABC):
-    """The base class of `MemoryStore` with the methods of the protocol `Relaying`.
-
-    Those for one thread validate its id. The others need not: a thread with an invalid id has no entry on the board.
-    """
-
-    @property
-    @abstractmethod
-    def _board(self) -> LiveBoard:
-        """Does the work.
-
-        Raises:
-            StoreError: The store is closed.
-        """
-        ...
-
-    def follow_live(self, thread: str, *, for_s: float) -> int:
-        """Note interest in *thread* for *for_s* seconds, and return the place of its newest batch, or 0."""
-        return self._board.follow(check_id(thread), for_s)
-
-    def followed(self, threads: Iterable[str]) -> list[str]:
-        """Return those of *threads* that have a follower now, in any order."""
-        return self._board.followed(threads)
-
-    def relay(self, thread: str, id: str, body: bytes, *, forget: int = 0) -> int:
-        """Keep a batch of live items, delete those at the place *forget* and before, and return its place."""
-        return self._board.relay(check_id(thread), id, body, forget)
-
-    def relayed(self, thread: str, *, after: int, limit: int) -> list[Batch]:
-        """Return at most *limit* batches of *thread* after the place *after*, in order."""
-        return self._board.after(check_id(thread), after, limit)
-
-    def forget_live(self, threads: Iterable[str]) -> None:
-        """Delete all batches of *threads*."""
-        self._board.forget(threads)

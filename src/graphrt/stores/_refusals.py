@@ -4,7 +4,7 @@ Pure functions: they check a `Commit` or a limit, or build an error. Nothing her
 
 A *commit* writes to one thread in one transaction. It has records (each the journal entries of one commit: `seq` is the
 number of the last one, `count` their number), staged bodies by key, a snapshot, blobs (large values) by name, meta,
-labels, open questions, and letters to other threads (`posts`). It is made under a *claim*, the right to write, whose
+labels, open questions, and messages to other threads (`posts`). It is made under a *claim*, the right to write, whose
 number is its *epoch*. A claim is void once it was released, ran out, or was taken over.
 
 A name in capitals, such as `BAD_COMMIT`, is the declaration of an error. A call with the fields of its text returns it.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import isfinite, isnan
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphrt._arguments import is_number
 from graphrt.errors import ConflictError, InputError, StoreError, names
@@ -29,7 +29,9 @@ from graphrt.errors._codes.threads import (
     UNKNOWN_THREAD,
 )
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Commit, Record
+
+if TYPE_CHECKING:
+    from graphrt.stores.protocol import Commit, Record
 
 
 def unknown_thread(thread: str) -> InputError:
@@ -159,8 +161,8 @@ def _searchable(commit: Commit, thread: str) -> None:
         raise _bad(thread, "its title or one of its tags is not text that can be stored")
 
 
-def check_letter(thread: str, id: Any, body: Any) -> None:
-    """Check that a letter to *thread* can be kept: mail that another process posts without owning the thread.
+def check_message(thread: str, id: Any, body: Any) -> None:
+    """Check that a message to *thread* can be kept: mail that another process posts without owning the thread.
 
     Whether *thread* is a valid id is not checked here.
 
@@ -175,15 +177,15 @@ def check_letter(thread: str, id: Any, body: Any) -> None:
 
 
 def check_posts(commit: Commit, thread: str) -> None:
-    """Check that the letters of *commit*, which is one of *thread*, can be kept.
+    """Check that the messages of *commit*, which is one of *thread*, can be kept.
 
     Raises:
         InputError: One cannot (`bad-letter`, `bad-thread`), or is to the thread itself (`bad-commit`).
     """
     for to, id_, body in commit.posts:
-        check_letter(check_id(to), id_, body)
+        check_message(check_id(to), id_, body)
         if to == thread:
-            raise _bad(thread, f"its letter {id_!r} is to the thread itself, whose commits need no letters")
+            raise _bad(thread, f"its message {id_!r} is to the thread itself, whose commits need no mail")
 
 
 def encodes(text: str) -> bool:
@@ -224,7 +226,7 @@ def page_size(limit: int | None, **times: float | None) -> int:
     given: Any = limit
     if not (is_number(given, whole=True) and given >= 0):
         raise INVALID_ARGUMENT(
-            argument="limit=", value=limit, wanted="how many threads at most, 0 or more, or None for all"
+            argument="limit=", value=limit, wanted="how many rows at most, 0 or more, or None for all"
         )
     return min(given, 2**62)  # SQL integers have 64 bits, Python's have no limit
 

@@ -4,19 +4,20 @@ This module defines the report and the order of the checks. What the bytes of a 
 each commit stores its entries as a record, records are linked by hashes, large values are stored apart as blobs, and a
 *replay* folds the entries again and compares the result with what was stored.
 
-A store may have two private methods that report more than the protocol can. Only this module, and stores that wrap
-another one, call them.
-`_survey()` yields the ids of all threads and findings about the store itself. `_other_blobs(thread, names)` returns the
-names of the stored blobs of a thread that are not in *names*.
+Two private methods of a store report more than the protocol can. Only this module, and stores that wrap another one,
+call them. `_survey()` yields the ids of all threads and findings about the store itself. `_other_blobs(thread, names)`
+returns the names of the stored blobs of a thread that are not in *names*.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from graphrt.errors import GraphrtError, InputError, StoreError
-from graphrt.stores.protocol import Store
+
+if TYPE_CHECKING:
+    from graphrt.stores.protocol import Store
 
 _PAGE: Final = 500
 """Threads that are listed in one call."""
@@ -25,7 +26,7 @@ _MOST: Final = 20
 _TRIES: Final = 5
 """How often a thread is read at most, if it is being written meanwhile."""
 
-Further = Callable[[Store, str], None]
+Further: TypeAlias = "Callable[[Store, str], None]"
 """A further check of the thread with this id, such as a replay; raises what it finds wrong."""
 
 
@@ -98,9 +99,8 @@ def _surveyed(store: Store) -> Iterator[str | Finding]:
     Raises:
         StoreError: The store cannot be accessed now.
     """
-    survey = getattr(store, "_survey", None)
     try:
-        yield from listed(store) if survey is None else survey()
+        yield from store._survey()
     except StoreError as error:
         _world(error)
         yield Finding(None, "damage", "file", f"The threads cannot be listed to their end: {error.what}")
@@ -108,9 +108,11 @@ def _surveyed(store: Store) -> Iterator[str | Finding]:
 
 def listed(store: Store) -> Iterator[str]:
     """Yield the ids of all threads with entries, in order of creation, through the protocol alone."""
+    from graphrt.stores.filters import ThreadFilter
+
     after: str | None = None
     while True:
-        heads = store.heads(after=after, limit=_PAGE)
+        heads = store.query(ThreadFilter(), after=after, limit=_PAGE)
         yield from (head.thread for head in heads)
         if len(heads) < _PAGE:
             return
@@ -174,17 +176,10 @@ def _once(store: Store, thread: str, further: Further | None) -> tuple[int, list
         findings.append(Finding(thread, "damage", "record", f"It cannot be read: {type(error).__name__}: {error}"))
     # Only after a clean check: a damaged body may be the one that names a blob.
     if not findings:
-        left = other_blobs(store, thread, check.named)
+        left = store._other_blobs(thread, check.named)
         if left:
             findings.append(Finding(thread, "waste", "blob", f"Nothing refers to {len(left)} of its large values."))
     return check.entries, findings
-
-
-def other_blobs(store: Store, thread: str, names: Iterable[str]) -> list[str]:
-    """Return the names of the stored blobs of *thread* that are not in *names*; none if the store cannot list them."""
-    others: Any = getattr(store, "_other_blobs", None)
-    found: list[str] = [] if others is None else others(thread, names)
-    return found
 
 
 def _world(error: GraphrtError) -> None:

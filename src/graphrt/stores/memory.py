@@ -7,31 +7,47 @@ store is closed. Nothing in this module reads a clock or a file.
 - A *record* has the journal entries of one commit; entries are numbered by `seq`. A *snapshot* is the state after an
   entry, *staged* bodies are outcomes of tasks whose superstep is not committed yet, *blobs* are large values by name,
   *meta* are facts about the thread as a whole, and a *head* is its summary for listings.
-- A *letter* is mail of a process that does not own the thread. A thread is *due* if a worker may drive it now.
-- `at` and other times are in seconds since the epoch. Listings begin after the thread `after` and have at most `limit`
-  results, None for all. `upto`, and `after` of `records`, are numbers of entries.
+- A *message* is mail of a process that does not own the thread. A thread is *due* if a worker may drive it now.
+- `at` and other times are in seconds since the epoch. `upto`, and `after` of `records`, are numbers of entries.
 
-Private methods that return or change a `KeptThread` are called under the lock. Those that return heads take it.
+It has no index: a query checks all rows. Private methods are called under the lock.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
-from typing import Final, final
+from typing import Any, Final, final
 
 from graphrt._forks import Home, OwnLock
 from graphrt.stores import _refusals
 from graphrt.stores._kept_thread import KeptThread
-from graphrt.stores._live_board import LiveBoard, Relaying
-from graphrt.stores._mailbox import Posting
-from graphrt.stores._schedule_table import ScheduleTable, Scheduling
-from graphrt.stores._searching import Searching
+from graphrt.stores._label_rows import Position, from_token, to_token
+from graphrt.stores._live_board import LiveBoard
+from graphrt.stores.filters import (
+    DueFilter,
+    Filter,
+    FollowerFilter,
+    MailFilter,
+    QuestionFilter,
+    ThreadFilter,
+    place_of,
+)
 from graphrt.stores.ids import check_id
-from graphrt.stores.mail import Letter
-from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Question, Record, Status
-from graphrt.stores.verbs import StoreVerbs
+from graphrt.stores.protocol import (
+    EVERYTHING,
+    Claim,
+    Commit,
+    Head,
+    LiveBatch,
+    Loaded,
+    Offer,
+    OpenQuestion,
+    Record,
+    Store,
+    StoredSchedule,
+)
 
 __all__ = ["MemoryStore"]
 
@@ -39,7 +55,7 @@ _SEQ: Final = attrgetter("seq")
 
 
 @final
-class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
+class MemoryStore(Store):
     """A store in this process, which keeps threads until it is closed. Runtimes and worker threads may share it.
 
     It keeps the same bytes as any other store, and loses them with the process.
@@ -47,12 +63,13 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
 
     durable: bool = False
     blocking: bool = False
+    offers: frozenset[Offer] = EVERYTHING
 
     def __init__(self) -> None:
         self._threads: dict[str, KeptThread] = {}
         home = Home("This memory store")
         self._guard = OwnLock(home)
-        self._schedule_table = ScheduleTable(home)
+        self._schedules: dict[str, StoredSchedule] = {}
         self._live_board = LiveBoard(home)
         self._closed = False
 
@@ -104,39 +121,64 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         with self._guard:
             return self._get(thread).head()
 
-    def heads(
-        self,
-        *,
-        status: Status | None = None,
-        graph: str | None = None,
-        prefix: str | None = None,
-        updated_before: float | None = None,
-        after: str | None = None,
-        limit: int | None = None,
-    ) -> list[Head]:
-        """Return the heads of the threads with at least one entry, in order of creation. See `Store.heads`."""
-        most = _refusals.page_size(limit, updated_before=updated_before)  # -1 without a limit, which no length equals
+    def select(self, wanted: Filter[Any], *, after: str | None, limit: int | None) -> list[Any]:
+        """Return a page of rows. See `Store.query`."""
         with self._guard:
-            # A dict keeps the order of insertion, which is the order of creation.
-            everything = iter(list(self._open().values()))
+            table = self._table(wanted)
             if after is not None:
-                last = self._get(after)  # skipped before the filters apply, which it need not match
-                while next(everything) is not last:
-                    pass
-            found: list[Head] = []
-            for kept in everything:
-                if len(found) == most:
-                    break
-                head = kept.listed()
-                if (
-                    kept.seq
-                    and (status is None or head.status == status)
-                    and (graph is None or kept.graph == graph)
-                    and (prefix is None or kept.id.startswith(prefix))
-                    and (updated_before is None or kept.updated_at < updated_before)
-                ):
-                    found.append(head)
-            return found
+                begin = self._place(wanted, after)
+                table = [one for one in table if one[0] > begin]
+            found = [row for _, row in sorted(table, key=lambda one: one[0]) if wanted.fits(row)]
+            return found[:limit]
+
+    def _table(self, wanted: Filter[Any]) -> list[tuple[tuple[Any, ...], Any]]:
+        """Return all rows of the kind of *wanted*, each after its place in the order, by which they are sorted."""
+        known = self._open()
+        threads: Iterable[KeptThread] = (kept for kept in known.values() if kept.seq)
+        match wanted:
+            case ThreadFilter():
+                if wanted.ids is not None:  # few: they are looked up, and not all threads looked through
+                    threads = [known[id_] for id_ in {*wanted.ids} if id_ in known and known[id_].seq]
+                step = -1 if wanted.newest_first else 1
+                return [
+                    ((step * kept.number,), kept.listed()) for kept in threads if kept.has_mail or not wanted.has_mail
+                ]
+            case DueFilter():
+                due = [(kept.number, kept.head()) for kept in threads if kept.is_due(wanted.now)]
+                return [((-head.priority, number), head) for number, head in due]
+            case QuestionFilter():
+                if wanted.thread is not None:
+                    threads = (self._get(wanted.thread),)
+                return [
+                    ((one.asked_at, kept.number, one.place), OpenQuestion(kept.listed(), one, to_token(position)))
+                    for kept in threads
+                    for one in kept.questions.values()
+                    for position in [Position(one.asked_at, kept.id, one.place)]
+                ]
+            case MailFilter():
+                box = self._get(wanted.thread).mailbox
+                return [] if box is None else [((one.place,), one) for one in box.messages.values()]
+            case FollowerFilter():
+                return [((thread,), thread) for thread in self._live_board.followed(wanted.threads)]
+            case _:
+                return [((row.name,), row) for row in self._schedules.values()]
+
+    def _place(self, wanted: Filter[Any], after: str) -> tuple[Any, ...]:
+        """Return the place of *after* in the order of `_table`."""
+        match wanted:
+            case ThreadFilter():  # also of a thread without entries, which is not listed
+                return (self._get(after).number * (-1 if wanted.newest_first else 1),)
+            case DueFilter():
+                kept = self._get(after)
+                return (-kept.head().priority, kept.number)
+            case QuestionFilter():
+                asked_at, thread, place = from_token(after)
+                kept_or_none = self._threads.get(thread)
+                return (asked_at, 0 if kept_or_none is None else kept_or_none.number, place)
+            case MailFilter():
+                return (place_of(after),)
+            case _:
+                return (after,)
 
     def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> Loaded:
         """Load the thread as it is now, or as it was after the entry *upto*. See `Store.load`."""
@@ -171,7 +213,7 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
             if kept.claim is not None:
                 raise _refusals.held(thread, f"claim number {kept.epoch}, of this process; it holds until released")
             del self._threads[thread]
-            self._board.forget([thread])
+            self._live_board.forget([thread])
 
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
         """Delete the entries up to *upto*, which has a snapshot, and all blobs but *keep_blobs*. See `Store.prune`."""
@@ -200,7 +242,7 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         snapshots_after: int,
         keep_blobs: Iterable[str],
     ) -> None:
-        """Erase values, and write *commit*, all in one transaction. See `Erasable.erase`.
+        """Erase values, and write *commit*, all in one transaction. See `Store.erase`.
 
         Stored records are replaced by *records* of the same numbers, without the values. Snapshots of entries after
         *snapshots_after*, and all blobs but *keep_blobs*, are deleted.
@@ -223,13 +265,13 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
                 kept.records[places[record.seq]] = record
             kept.snapshots = [saved for saved in kept.snapshots if saved.seq <= snapshots_after]
             kept.blobs = {name: body for name, body in kept.blobs.items() if name in keep}
-            self._board.forget([claim.thread])  # live items may show the erased values too
+            self._live_board.forget([claim.thread])  # live items may show the erased values too
             self._write(kept, commit, seq)
 
     def _write(self, kept: KeptThread, commit: Commit, seq: int) -> None:
-        """Write *commit*, with its letters to other threads, after all other checks. Called under the lock.
+        """Write *commit*, with its messages to other threads, after all other checks. Called under the lock.
 
-        A letter to a thread that does not exist, or has no entries, is dropped: the commit of one thread must not fail
+        A message to a thread that does not exist, or has no entries, is dropped: the commit of one thread must not fail
         because another was deleted. `post` raises in this case, because it has no other work.
 
         Args:
@@ -246,69 +288,59 @@ class MemoryStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         if commit.release:
             self._free(kept)
 
-    def _listed(self) -> list[tuple[int, Head, Sequence[Question]]]:
-        """Return number, head and open questions of all threads with entries, for searching, in order of creation."""
-        with self._guard:
-            # A dict keeps the order of insertion, which is the order of creation.
-            threads = [kept for kept in self._open().values() if kept.seq]
-            return [(kept.number, kept.listed(), tuple(kept.questions.values())) for kept in threads]
-
-    def _number(self, thread: str) -> int:
-        """Return the number of *thread*, which tells the order of creation."""
-        with self._guard:
-            return self._get(thread).number
-
-    def _standing(self, thread: str) -> tuple[Head, Sequence[Question]]:
-        """Return head and open questions of *thread*, for searching."""
-        with self._guard:
-            kept = self._get(thread)
-            return kept.head(), tuple(kept.questions.values())
-
     def post(self, thread: str, id: str, body: bytes) -> bool:
-        """Keep a letter to *thread* until a commit takes it; return False if its *id* came before."""
-        _refusals.check_letter(check_id(thread), id, body)
+        """Keep a message to *thread* until a commit takes it; return False if its *id* came before."""
+        _refusals.check_message(check_id(thread), id, body)
         with self._guard:
             kept = self._get(thread)
             if not kept.seq:
                 raise _refusals.unknown_thread(thread)
             return kept.post(id, body)
 
-    def mail(self, thread: str) -> list[Letter]:
-        """Return the letters of *thread* that were not taken yet. See `Postable.mail`."""
+    def put_schedule(self, schedule: StoredSchedule, *, replaces: str | None) -> bool:
+        """Keep *schedule* if the store has the version *replaces* of its name, or none for None; else return False."""
         with self._guard:
-            box = self._get(thread).mailbox
-            return [] if box is None else list(box.letters.values())
+            self._open()
+            known = self._schedules.get(schedule.name)
+            if (None if known is None else known.version) != replaces:
+                return False
+            self._schedules[schedule.name] = schedule
+            return True
 
-    def mailed(self, threads: Iterable[str]) -> list[str]:
-        """Return those of *threads* that have letters. See `Postable.mailed`."""
+    def move_schedule(self, name: str, version: str, *, due_at: float, to: float) -> bool:
+        """Set when the schedule is due next to *to*, if it has this *version* and is due at *due_at*; else False."""
         with self._guard:
-            known = self._open()
-            return [thread for thread in {*threads} if thread in known and known[thread].has_mail]
+            self._open()
+            known = self._schedules.get(name)
+            if known is None or (known.version, known.due_at) != (version, due_at):
+                return False
+            self._schedules[name] = known._replace(due_at=to)
+            return True
 
-    def _boxes(self) -> list[tuple[int, Head, Sequence[Question], bool]]:
-        """Return number, head and open questions of all threads with entries, and whether letters may make them due, for `due`."""
+    def delete_schedule(self, name: str) -> bool:
+        """Delete the schedule. Returns False if there was none."""
         with self._guard:
-            return [
-                (kept.number, kept.head(), tuple(kept.questions.values()), kept.is_moved)
-                for kept in self._open().values()
-                if kept.seq
-            ]
+            self._open()
+            return self._schedules.pop(name, None) is not None
 
-    def _rank_of(self, thread: str) -> tuple[int, int]:
-        """Return the place of *thread* in the order of `due`: the highest priority first, then order of creation."""
-        with self._guard:
-            kept = self._get(thread)
-            return -kept.head().priority, kept.number
+    def follow_live(self, thread: str, *, for_s: float) -> int:
+        """Note interest in *thread* for *for_s* seconds, and return the place of its newest batch, or 0."""
+        return self._board().follow(check_id(thread), for_s)
 
-    @property
-    def _table(self) -> ScheduleTable:
-        """Schedules, which start threads at set times; used by the base class `Scheduling`."""
-        self._open()
-        return self._schedule_table
+    def relay(self, thread: str, id: str, body: bytes, *, forget: int = 0) -> int:
+        """Keep a batch of live items, delete those at the place *forget* and before, and return its place."""
+        return self._board().relay(check_id(thread), id, body, forget)
 
-    @property
+    def relayed(self, thread: str, *, after: int, limit: int) -> list[LiveBatch]:
+        """Return at most *limit* batches of *thread* after the place *after*, in order."""
+        return self._board().after(check_id(thread), after, limit)
+
+    def forget_live(self, threads: Iterable[str]) -> None:
+        """Delete all batches of *threads*."""
+        self._board().forget(threads)
+
     def _board(self) -> LiveBoard:
-        """Items that runs show between commits; used by the base class `Relaying`."""
+        """Return the live items, which have a lock of their own: drivers use them while a run commits."""
         self._open()
         return self._live_board
 

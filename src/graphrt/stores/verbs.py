@@ -1,14 +1,13 @@
 """`StoreVerbs`: operations that work on any store, such as verification, export, import and deletion of many threads.
 
-They use the store protocol only. The stores that come with graphrt have them; another store gets them by inheriting
-`StoreVerbs`. This module has the public methods and their async twins, the work is done in `_verifying` and `_moving`.
-
-Private methods that a store may have besides the protocol are looked up by name, because stores of users lack them.
+They use the store protocol only, and every `Store` inherits them. This module has the public methods and their async
+twins, the work is done in `_verifying` and `_moving`. The private methods are for stores that can tell more than the
+protocol says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from os import PathLike
 from types import TracebackType
@@ -18,9 +17,8 @@ import typing_extensions as te
 
 from graphrt.errors import ConflictError, InputError
 from graphrt.stores import _refusals
-from graphrt.stores._verifying import Finding, Verification, verify
+from graphrt.stores._verifying import Finding, Verification, listed, verify
 from graphrt.stores.ids import check_id
-from graphrt.stores.mail import WAITING, postable, posts
 
 if TYPE_CHECKING:
     from graphrt.stores.protocol import Store
@@ -28,61 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "StoreVerbs", "Verification"]
 
 T = TypeVar("T")
-
-
-def delete_many(store: Store, threads: Iterable[str], *, updated_before: float | None) -> list[str]:
-    """Delete those of *threads* that have no owner, and return their ids; for any store, also one without `StoreVerbs`.
-
-    Args:
-        store: The store.
-        threads: Ids of the threads.
-        updated_before: Delete only threads that were last written before this time, in seconds since the epoch. None:
-            whenever they were last written.
-
-    Raises:
-        InputError: One of *threads* is not a valid id (`bad-thread`). Nothing was deleted.
-        StoreError: The store failed. Some of the threads may be deleted.
-    """
-    if isinstance(store, StoreVerbs):  # its own method may delete them in one transaction
-        return store.delete_many(threads, updated_before=updated_before)
-    return one_by_one(store, threads, updated_before)
-
-
-def one_by_one(store: Store, threads: Iterable[str], updated_before: float | None) -> list[str]:
-    """Do what `delete_many` does, one thread after another, through the protocol alone."""
-    _refusals.check_times(updated_before=updated_before)
-    gone: list[str] = []
-    # All ids are checked before the first thread is deleted.
-    for thread in [check_id(thread) for thread in threads]:
-        with suppress(InputError, ConflictError):  # it does not exist, or is held
-            if updated_before is None or _is_old(store, thread, updated_before):
-                store.delete(thread)
-                gone.append(thread)
-    return gone
-
-
-def _is_old(store: Store, thread: str, updated_before: float) -> bool:
-    """Return whether *thread* was last written before *updated_before*, and no mail makes it due.
-
-    Mail (letters of other processes) may be newer, because it does not change the time of the last commit. In the
-    statuses of `WAITING` (running, interrupted, completed) it makes the thread due: a worker is to take it.
-    """
-    head = store.head(thread)
-    waits = head.status in WAITING and posts(store) and bool(postable(store).mailed([thread]))
-    return head.updated_at < updated_before and not waits
-
-
-def scrub(store: Store) -> list[str]:
-    """Let *store* overwrite what it has freed, and return sentences about the bytes that are left, if there are any.
-
-    Called after an erasure of values. A store may have a private method `_scrub` for that. Stores in memory have
-    nothing to overwrite.
-    """
-    own: Callable[[], list[str]] | None = getattr(store, "_scrub", None)
-    if own is not None:
-        return own()
-    # A durable store of a user, which may leave the old bytes on its disk.
-    return [f"{type(store).__name__} does not say whether it overwrites what it has freed."] if store.durable else []
 
 
 class StoreVerbs:
@@ -190,7 +133,46 @@ class StoreVerbs:
         Raises:
             InputError: One of *threads* is not a valid id (`bad-thread`). Nothing was deleted.
         """
-        return one_by_one(self._as_store(), threads, updated_before)
+        _refusals.check_times(updated_before=updated_before)
+        gone: list[str] = []
+        # All ids are checked before the first thread is deleted.
+        for thread in [check_id(thread) for thread in threads]:
+            with suppress(InputError, ConflictError):  # it does not exist, or is held
+                if updated_before is None or self._is_old(thread, updated_before):
+                    self._as_store().delete(thread)
+                    gone.append(thread)
+        return gone
+
+    def _is_old(self, thread: str, updated_before: float) -> bool:
+        """Return whether *thread* was last written before *updated_before*, and no mail makes it due.
+
+        Mail (messages of other processes) may be newer, because it does not change the time of the last commit. In the
+        statuses of `WAITING` (running, interrupted, completed) it makes the thread due: a worker is to take it.
+        """
+        from graphrt.stores.filters import WAITING, ThreadFilter
+
+        store = self._as_store()
+        head = store.head(thread)
+        if head.updated_at >= updated_before or head.status not in WAITING or "mail" not in store.offers:
+            return head.updated_at < updated_before
+        return not store.query(ThreadFilter(ids=[thread], has_mail=True))
+
+    def _scrub(self) -> list[str]:
+        """Overwrite what the store has freed, and return sentences about the bytes that are left, if there are any.
+
+        Called after an erasure of values. Stores in memory have nothing to overwrite; a durable store of a user may
+        leave the old bytes on its disk.
+        """
+        durable = self._as_store().durable
+        return [f"{type(self).__name__} does not say whether it overwrites what it has freed."] if durable else []
+
+    def _survey(self) -> Iterator[str | Finding]:
+        """Yield the ids of all threads, and findings about the store itself, for `verify`."""
+        return listed(self._as_store())
+
+    def _other_blobs(self, thread: str, names: Iterable[str]) -> list[str]:  # noqa: ARG002 - of the stores that know
+        """Return the names of the stored blobs of *thread* that are not in *names*, for `verify`; none if not known."""
+        return []
 
     def __enter__(self) -> te.Self:
         """Return the store, which is open already."""

@@ -6,7 +6,6 @@ from typing import Any
 
 from graphrt.errors import GraphrtError, told
 from graphrt.runtime import RunResult, Runtime
-from graphrt.stores.schedules import keeps_schedules
 from graphrt.workers._checks import check_runtime
 from graphrt.workers._due import due_threads
 
@@ -42,7 +41,7 @@ def drive_due(
     while driven:
         driven = False
         for runtime in runtimes:
-            if keeps_schedules(runtime.store):
+            if runtime.store is not None and "schedules" in runtime.store.offers:
                 runtime.schedules.start_due()
             for info in due_threads(runtime, runtime.graph.name, lambda info: info.thread not in failures):
                 driven = True

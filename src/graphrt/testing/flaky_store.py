@@ -1,14 +1,11 @@
 """`FlakyStore`: a store that fails or stalls where a test says so, in front of a real one."""
 
-# ruff: noqa: D102 - the methods are those of the store protocol, which documents them
-
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final, Literal, final
 
 from graphrt.errors import closest, names
@@ -17,9 +14,8 @@ from graphrt.errors._codes.testing_doubles import (
     PLANNED_STORE_FAILURE,
     STALL_ON_EVENT_LOOP,
 )
-from graphrt.stores.mail import Letter
-from graphrt.stores.protocol import OPERATIONS, Claim, Commit, Head, Loaded, Record, Status, Store
-from graphrt.stores.schedules import Scheduled
+from graphrt.stores.protocol import OPERATIONS, Store
+from graphrt.stores.wrapper import StoreWrapper
 
 _MOMENTS: Final = ("before", "after")
 
@@ -68,7 +64,7 @@ class Fault:
 
 
 @final
-class FlakyStore:
+class FlakyStore(StoreWrapper):
     """A store with faults, in front of another one.
 
     Args:
@@ -77,8 +73,7 @@ class FlakyStore:
     """
 
     def __init__(self, store: Store, faults: Iterable[Fault] = ()) -> None:
-        self.store: Store = store
-        self.durable: bool = store.durable
+        super().__init__(store)
         self.blocking: bool = store.blocking
         """Whether its calls are kept off the event loop: of a store in memory, once a fault stalls one."""
         self.calls: dict[str, int] = dict.fromkeys(OPERATIONS, 0)
@@ -90,10 +85,6 @@ class FlakyStore:
         for fault in faults:
             self.add(fault)
 
-    @property
-    def _wrapped(self) -> Store:
-        return self.store
-
     def add(self, fault: Fault) -> None:
         """Plan one more fault. Its `nth` counts all calls, those before this one too."""
         with self._lock:
@@ -101,7 +92,10 @@ class FlakyStore:
             # On the event loop, a call that stalls would stop the test that is to let it go on.
             self.blocking = self.blocking or fault.stall is not None
 
-    def _do(self, operation: str, *args: Any, **words: Any) -> Any:
+    def call(self, operation: str, /, *args: Any, **options: Any) -> Any:
+        """Call the store, unless a fault hits the call."""
+        if operation not in self.calls:  # no method of the protocol
+            return super().call(operation, *args, **options)
         with self._lock:
             self.calls[operation] += 1
             number = self.calls[operation]
@@ -110,7 +104,7 @@ class FlakyStore:
         for fault in hits:
             if fault.moment == "before":
                 self._happen(fault, number)
-        result = getattr(self.store, operation)(*args, **words)
+        result = super().call(operation, *args, **options)
         for fault in hits:
             if fault.moment == "after":
                 self._happen(fault, number)
@@ -126,137 +120,6 @@ class FlakyStore:
         else:
             kept = "nothing was stored" if fault.moment == "before" else "whether it took effect is not known"
             raise PLANNED_STORE_FAILURE(number=number, operation=fault.operation, kept=kept)
-
-    # -- the store protocol --------------------------------------------------------------------------------------
-
-    def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
-        claim: Claim = self._do("claim", thread, create=create, lease_s=lease_s, at=at)
-        return claim
-
-    def renew(self, claims: Iterable[Claim]) -> None:
-        self._do("renew", claims)
-
-    def release(self, claim: Claim) -> None:
-        self._do("release", claim)
-
-    def commit(self, claim: Claim, commit: Commit) -> None:
-        self._do("commit", claim, commit)
-
-    def head(self, thread: str) -> Head:
-        head: Head = self._do("head", thread)
-        return head
-
-    def heads(
-        self,
-        *,
-        status: Status | None = None,
-        graph: str | None = None,
-        prefix: str | None = None,
-        updated_before: float | None = None,
-        after: str | None = None,
-        limit: int | None = None,
-    ) -> list[Head]:
-        found: list[Head] = self._do(
-            "heads",
-            status=status,
-            graph=graph,
-            prefix=prefix,
-            updated_before=updated_before,
-            after=after,
-            limit=limit,
-        )
-        return found
-
-    def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> Loaded:
-        loaded: Loaded = self._do("load", thread, upto=upto, after=after)
-        return loaded
-
-    def records(self, thread: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
-        found: Iterator[Record] = self._do("records", thread, after=after, upto=upto)
-        return found
-
-    def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
-        found: dict[str, bytes] = self._do("blobs", thread, names)
-        return found
-
-    def delete(self, thread: str) -> None:
-        self._do("delete", thread)
-
-    def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
-        count: int = self._do("prune", claim, upto, keep_blobs=keep_blobs)
-        return count
-
-    def erase(
-        self,
-        claim: Claim,
-        commit: Commit,
-        *,
-        records: Iterable[Record],
-        snapshots_after: int,
-        keep_blobs: Iterable[str],
-    ) -> None:
-        words: dict[str, Any] = {"snapshots_after": snapshots_after, "keep_blobs": keep_blobs}
-        self._do("erase", claim, commit, records=records, **words)
-
-    def post(self, thread: str, id: str, body: bytes) -> bool:
-        kept: bool = self._do("post", thread, id, body)
-        return kept
-
-    def mail(self, thread: str) -> list[Letter]:
-        found: list[Letter] = self._do("mail", thread)
-        return found
-
-    def mailed(self, threads: Iterable[str]) -> list[str]:
-        found: list[str] = self._do("mailed", threads)
-        return found
-
-    def due(
-        self,
-        *,
-        now: float,
-        graphs: Iterable[str] | None = None,
-        prefix: str | None = None,
-        after: str | None = None,
-        limit: int | None = None,
-    ) -> list[Head]:
-        words: dict[str, Any] = {"graphs": graphs, "prefix": prefix, "after": after, "limit": limit}
-        found: list[Head] = self._do("due", now=now, **words)
-        return found
-
-    def put_schedule(self, schedule: Scheduled, *, replaces: str | None) -> bool:
-        kept: bool = self._do("put_schedule", schedule, replaces=replaces)
-        return kept
-
-    def move_schedule(self, name: str, version: str, *, due_at: float, to: float) -> bool:
-        moved: bool = self._do("move_schedule", name, version, due_at=due_at, to=to)
-        return moved
-
-    def schedules(self, *, graph: str | None = None, due_by: float | None = None) -> list[Scheduled]:
-        found: list[Scheduled] = self._do("schedules", graph=graph, due_by=due_by)
-        return found
-
-    def delete_schedule(self, name: str) -> bool:
-        gone: bool = self._do("delete_schedule", name)
-        return gone
-
-    def close(self) -> None:
-        self._do("close")
-
-    def __enter__(self) -> FlakyStore:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> FlakyStore:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _on_event_loop() -> bool:

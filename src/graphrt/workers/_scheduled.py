@@ -8,7 +8,6 @@ from typing import Any
 
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.runtime import Runtime
-from graphrt.stores.schedules import keeps_schedules
 
 
 def start_scheduled(runtimes: Mapping[str, Runtime[Any, Any]], say: Callable[..., None]) -> None:
@@ -23,7 +22,7 @@ def start_scheduled(runtimes: Mapping[str, Runtime[Any, Any]], say: Callable[...
     """
     broken: StoreError | None = None
     for name, runtime in runtimes.items():
-        if not keeps_schedules(runtime.store):
+        if runtime.store is None or "schedules" not in runtime.store.offers:
             continue
         try:
             runtime.schedules.start_due()

@@ -20,7 +20,7 @@ BAD_LABEL = ErrorCode("bad-label", InputError, "{option}= cannot be {given}.", f
 STORE_LACKS = ErrorCode(
     "store-lacks",
     InputError,
-    "The store cannot {doing}: {store:a_type} lacks a method of `graphrt.stores.{protocol}`.",
-    known="the protocol has the methods {methods:names}",
-    fix="Use a store that comes with graphrt, or add the methods to yours.",
+    "The store cannot {doing}: {store:a_type} does not offer {offer!r}.",
+    known="the methods that belong to it are described at `graphrt.stores.Store.offers`",
+    fix="Use a store that comes with graphrt, or add the methods to yours and {offer!r} to its `offers`.",
 )

@@ -50,7 +50,7 @@ UNKNOWN_STORE_OPTION = UNKNOWN_STORE.variant(
 )
 BAD_STORE_OPTION = UNKNOWN_STORE.variant("The option {option} of a store cannot be {given!r}.", fix="Write {wanted}.")
 NOT_A_STORE = UNKNOWN_STORE.variant(
-    "What is installed for the scheme {scheme!r} is not a store: {store:type} lacks {missing:names}.",
+    "What is installed for the scheme {scheme!r} is not a store: {store:type} does not inherit `graphrt.stores.Store`.",
     known="{examples}",
     fix="Correct or remove the package that provides the scheme.",
 )

@@ -52,7 +52,7 @@ class Writing:
         release = commit.release and not self._empties
         self._changes: Final = _statements.commit_changes(commit, claim.lease_s, release=release)
         """Names of the changes, and their parameters."""
-        # The parts of a thread that is deleted are not written, but its letters to others are.
+        # The parts of a thread that is deleted are not written, but its messages to others are.
         kept = Commit(commit.expected, commit.at, posts=commit.posts) if self._empties else commit
         self._parts: Final = _statements.commit_parts(kept, claim.thread)
 

@@ -16,10 +16,10 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from graphrt.stores.ids import check_id
-from graphrt.stores.live import KEPT_S, LONGEST_INTEREST_S, Batch
 from graphrt.stores.postgres._calls import Calls
 from graphrt.stores.postgres._driver import Cursor
 from graphrt.stores.postgres._texts import to_bytes, to_text
+from graphrt.stores.protocol import KEPT_S, LONGEST_INTEREST_S, LiveBatch
 
 _TIDY: Final = (
     f"WITH a AS (DELETE FROM {{s}}.live_batch WHERE at < clock_timestamp() - {KEPT_S:.0f} * interval '1 second'),"
@@ -31,7 +31,6 @@ _FOLLOW: Final = (
     " ON CONFLICT (thread) DO UPDATE SET until = greatest(f.until, excluded.until))"
     " SELECT coalesce(max(place), 0) FROM {s}.live_batch WHERE thread = %(thread)s"
 )
-_FOLLOWED: Final = "SELECT thread FROM {s}.live_follower WHERE thread = ANY (%s::text[]) AND until > clock_timestamp()"
 _RELAY: Final = (
     f"{_TIDY}, c AS (DELETE FROM {{s}}.live_batch WHERE thread = %(thread)s AND place <= %(forget)s)"
     " INSERT INTO {s}.live_batch (thread, id, body) VALUES (%(thread)s, %(id)s, %(body)s) RETURNING place"
@@ -40,8 +39,8 @@ _RELAYED: Final = "SELECT place, id, body FROM {s}.live_batch WHERE thread = %s 
 _FORGET: Final = "DELETE FROM {s}.live_batch WHERE thread = ANY (%s::text[])"
 
 
-class Relaying:
-    """The base class of `PostgresStore` with the methods of `Relaying`."""
+class LiveItems:
+    """The base class of `PostgresStore` with the methods for live items."""
 
     _calls: Calls
 
@@ -50,21 +49,16 @@ class Relaying:
         values = {"thread": check_id(thread), "for_s": min(for_s, LONGEST_INTEREST_S)}
         return int(self._written(_FOLLOW, values, f"follow thread {thread!r}").fetchall()[0][0])
 
-    def followed(self, threads: Iterable[str]) -> list[str]:
-        """Return those of *threads* that have a follower. See `Relaying.followed`."""
-        wanted = [*threads]
-        return [found for (found,) in self._calls.ask("look for followers", _FOLLOWED, [wanted])] if wanted else []
-
     def relay(self, thread: str, id: str, body: bytes, *, forget: int = 0) -> int:
         """Keep a batch of live items, delete those up to the place *forget*, return its place."""
         # After a lost connection the batch may be there twice. Followers skip items whose numbers they have read.
         values = {"thread": check_id(thread), "id": to_bytes(id), "body": body, "forget": forget}
         return int(self._written(_RELAY, values, f"show live items of thread {thread!r}").fetchall()[0][0])
 
-    def relayed(self, thread: str, *, after: int, limit: int) -> list[Batch]:
+    def relayed(self, thread: str, *, after: int, limit: int) -> list[LiveBatch]:
         """Return at most *limit* batches of *thread* after the place *after*."""
         rows = self._calls.ask(f"read live items of thread {thread!r}", _RELAYED, [check_id(thread), after, limit])
-        return [Batch(place, to_text(name), body) for place, name, body in rows]
+        return [LiveBatch(place, to_text(name), body) for place, name, body in rows]
 
     def forget_live(self, threads: Iterable[str]) -> None:
         """Delete all batches of *threads*."""

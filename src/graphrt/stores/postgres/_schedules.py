@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from graphrt.stores import _refusals
 from graphrt.stores.postgres._calls import Calls
 from graphrt.stores.postgres._driver import Connection
-from graphrt.stores.postgres._texts import to_bytes, to_text
-from graphrt.stores.schedules import Scheduled
+from graphrt.stores.postgres._texts import to_bytes
+from graphrt.stores.protocol import StoredSchedule
 
 _INSERT: Final = (
     "INSERT INTO {s}.schedule (name, graph, version, due_at, body) VALUES (%s, %s, %s, %s, %s)"
@@ -25,19 +24,14 @@ _REPLACE: Final = (
 )
 _MOVE: Final = "UPDATE {s}.schedule SET due_at = %s WHERE name = %s AND version = %s AND due_at = %s"
 _DELETE: Final = "DELETE FROM {s}.schedule WHERE name = %s"
-_LIST: Final = (
-    "SELECT name, graph, version, due_at, body FROM {s}.schedule"
-    " WHERE (%(graph)s::bytea IS NULL OR graph = %(graph)s) AND (%(due_by)s::float8 IS NULL OR due_at <= %(due_by)s)"
-    " ORDER BY name"
-)
 
 
 class Scheduling:
-    """The base class of `PostgresStore` with the methods of the protocol `Schedulable` in `stores.schedules`."""
+    """The base class of `PostgresStore` with the methods for schedules."""
 
     _calls: Calls
 
-    def put_schedule(self, schedule: Scheduled, *, replaces: str | None) -> bool:
+    def put_schedule(self, schedule: StoredSchedule, *, replaces: str | None) -> bool:
         """Keep *schedule*; return False if the store has another version than *replaces*."""
         name, graph, version, due_at, body = schedule
         if replaces is None:
@@ -62,10 +56,3 @@ class Scheduling:
         # Repeated after a lost connection it may find its own change, and then says that another process was faster.
         # Callers look at the schedule again in that case.
         return self._calls.call(work, f"write schedule {name!r}", unknown="List the schedules to see whether it was.")
-
-    def schedules(self, *, graph: str | None = None, due_by: float | None = None) -> list[Scheduled]:
-        """Return the schedules in the order of their names: those of *graph*, and those that are due by *due_by*."""
-        _refusals.check_times(due_by=due_by)
-        values = {"graph": None if graph is None else to_bytes(graph), "due_by": due_by}
-        rows = self._calls.ask("list schedules", _LIST, values).fetchall()
-        return [Scheduled(name, to_text(own), version, due_at, body) for name, own, version, due_at, body in rows]

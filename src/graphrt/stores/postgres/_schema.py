@@ -6,7 +6,7 @@
     snapshot, blob, meta
     label      one row for each thread with a tenant, title or tags
     question   one row for each open question
-    mail       one row for each letter, and for each that was taken, without a body
+    mail       one row for each message, and for each that was taken, without a body
     schedule   one row for each schedule
     live_follower, live_batch   live items on their way between processes (`_live`)
 
@@ -14,7 +14,7 @@
 
 A *record* has the journal entries of one commit. *Staged* bodies are outcomes of tasks whose superstep is not committed
 yet. A *snapshot* is the state after an entry, a *blob* a large value, *meta* facts about the thread as a whole, and a
-*letter* mail of a process that does not own the thread.
+*message* mail of a process that does not own the thread.
 
 `thread.no` is never used again, so a claim on a deleted thread cannot affect a new thread with the same id. `token`
 marks the last change of the row, and `fence` shuts out statements that are still under way (see `_commit`). Texts of

@@ -21,9 +21,8 @@ from typing import Any, Final, NamedTuple
 
 from graphrt.stores._label_rows import load_tags
 from graphrt.stores.ids import tenant_of
-from graphrt.stores.mail import BEGINS
 from graphrt.stores.postgres._labels import LABEL_PARTS, label_parts
-from graphrt.stores.postgres._mail_parts import DUE_BY_MAIL, MAIL_PARTS, mail_parts
+from graphrt.stores.postgres._mail import DUE_BY_MAIL, MAIL_PARTS, mail_parts
 from graphrt.stores.postgres._texts import to_bytes, to_text
 from graphrt.stores.protocol import Commit, Head, Loaded, Record, Saved
 
@@ -40,15 +39,6 @@ times, any backend with that pid counts as the owner's."""
 HEAD_COLUMNS: Final = f"id, seq, epoch, status, thread.graph, created_at, updated_at, {LIVES}, first, title, tags, rank"
 FROM: Final = "{s}.thread LEFT JOIN {s}.label ON label.no = thread.no"
 HEAD: Final = f"SELECT {HEAD_COLUMNS}, thread.no FROM {FROM} WHERE id = %s"
-BEGUN_BY_MAIL: Final = (
-    "(status = 'completed' AND EXISTS (SELECT FROM {s}.mail m WHERE m.no = thread.no AND m.body IS NOT NULL"
-    f" AND substring(m.id FROM 1 FOR {len(BEGINS)}) = '{BEGINS}'::bytea))"
-)
-"""Condition: a letter begins the next run of a completed thread. Listings show it as running."""
-_LISTED: Final = HEAD_COLUMNS.replace(" status,", f" CASE WHEN {BEGUN_BY_MAIL} THEN 'running' ELSE status END,")
-HEADS: Final = f"SELECT {_LISTED} FROM {FROM} WHERE seq > 0"
-OF_STATUS: Final = f" AND CASE WHEN {BEGUN_BY_MAIL} THEN 'running' ELSE status END = %s"
-"""Condition: the status that a listing shows."""
 IDENTITY: Final = (
     "SELECT pg_backend_pid(), (extract(epoch FROM backend_start) * 1000000)::bigint"
     " FROM pg_stat_get_activity(pg_backend_pid())"
@@ -117,7 +107,7 @@ STRAYS: Final = " UNION ALL ".join(
         ("metas", "meta"),
         ("labels", "label"),
         ("questions", "question"),
-        ("letters", "mail"),
+        ("messages", "mail"),
     )
 )
 BLOB_NAMES: Final = "SELECT b.name FROM {s}.blob b JOIN {s}.thread USING (no) WHERE thread.id = %s"

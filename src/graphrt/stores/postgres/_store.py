@@ -13,31 +13,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any, Final, final
+from typing import Final, final
 
 from graphrt.errors import ConflictError, StoreError
 from graphrt.stores import _refusals
+from graphrt.stores._verifying import listed
 from graphrt.stores.ids import check_id
-from graphrt.stores.postgres import _claims, _statements, _url
+from graphrt.stores.postgres import _claims, _mail, _statements, _url
 from graphrt.stores.postgres._calls import Calls
 from graphrt.stores.postgres._claims import PostgresClaim
 from graphrt.stores.postgres._commit import Writing
 from graphrt.stores.postgres._connection import Link
 from graphrt.stores.postgres._driver import Connection, driver
 from graphrt.stores.postgres._erasing import Erasing, vacuum
-from graphrt.stores.postgres._finding import Searching
-from graphrt.stores.postgres._live import Relaying
-from graphrt.stores.postgres._mail import Posting
+from graphrt.stores.postgres._live import LiveItems
+from graphrt.stores.postgres._query import Querying
 from graphrt.stores.postgres._schedules import Scheduling
 from graphrt.stores.postgres._texts import to_bytes, to_text
-from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Status
-from graphrt.stores.verbs import Finding, StoreVerbs
+from graphrt.stores.protocol import EVERYTHING, Claim, Commit, Head, Loaded, Offer, Record
+from graphrt.stores.verbs import Finding
 
 __all__ = ["PostgresStore"]
 
 
 @final
-class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
+class PostgresStore(Scheduling, LiveItems, Querying):
     """A store in a PostgreSQL server (13 or newer), for several machines. Needs the extra `graphrt[postgres]`.
 
     The first call connects, and creates the tables if there are none. A commit is one round trip and one transaction, and is
@@ -59,6 +59,7 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
 
     durable: bool = True
     blocking: bool = True
+    offers: frozenset[Offer] = EVERYTHING
 
     def __init__(
         self, url: str, *, pool_size: int = 8, connect_timeout_s: float = 10.0, busy_timeout_s: float = 30.0
@@ -177,37 +178,6 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
             raise _refusals.unknown_thread(thread)
         return head, row[12]
 
-    def heads(
-        self,
-        *,
-        status: Status | None = None,
-        graph: str | None = None,
-        prefix: str | None = None,
-        updated_before: float | None = None,
-        after: str | None = None,
-        limit: int | None = None,
-    ) -> list[Head]:
-        """Return the heads of the threads with at least one entry, in order of creation. See `Store.heads`."""
-        most = _refusals.page_size(limit, updated_before=updated_before)  # -1 without a limit
-        text = _statements.HEADS
-        values: list[Any] = []
-        for condition, value in (
-            (_statements.OF_STATUS, status),
-            (" AND thread.graph = %s", None if graph is None else to_bytes(graph)),
-            (" AND starts_with(id, %s)", prefix),  # not LIKE: wildcards in a prefix are ordinary characters
-            (" AND updated_at < %s", updated_before),
-            (" AND thread.no > %s", None if after is None else self._head(after)[1]),
-        ):
-            if value is not None:
-                text += condition
-                values.append(value)
-        if prefix and (not prefix.isascii() or "\0" in prefix):
-            return []  # no id has such a character, and the server would refuse the parameter
-        text += " ORDER BY thread.no LIMIT %s"
-        values.append(None if most < 0 else most)
-        rows = self._calls.ask("list the threads", text, values).fetchall()  # the id, then the columns of the head
-        return [_statements.to_head(row[0], row[1:]) for row in rows]
-
     def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> Loaded:
         """Load the thread as it is now, or as it was after the entry *upto*. See `Store.load`."""
         check_id(thread)
@@ -242,6 +212,34 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         rows = self._calls.ask(f"read blobs of thread {thread!r}", _statements.BLOBS, [thread, wanted]).fetchall()
         return {to_text(name): body for name, body in rows}
 
+    def post(self, thread: str, id: str, body: bytes) -> bool:
+        """Keep a message to *thread* until a commit takes it; return False if its *id* came before.
+
+        Also returns False if the message was kept, the connection was then lost, and a commit took the message before the
+        repetition: a message that was taken has no body any more, by which it could be recognised.
+        """
+        _refusals.check_message(check_id(thread), id, body)
+        name = to_bytes(id)
+
+        def work(connection: Connection, again: bool) -> bool | None:  # noqa: FBT001 - Calls.call says so
+            """Insert the message. Returns None if there is no such thread; *again* after a lost connection."""
+            if self._calls.run(connection, _mail.POST, [name, body, thread]).rowcount:
+                return True
+            row = self._calls.run(connection, _mail.FIND, [thread, name]).fetchone()
+            if row is None:  # no message with this id: there is no such thread, or it has no entries
+                return None
+            return again and row[0] == body  # it may be the one that was sent before the connection was lost
+
+        kept = self._calls.call(
+            work,
+            f"post a message to thread {thread!r}",
+            kept="It was not kept.",
+            unknown="Whether it was kept is not known: post it again under the same id.",
+        )
+        if kept is None:
+            raise _refusals.unknown_thread(thread)
+        return kept
+
     def delete(self, thread: str) -> None:
         """Delete the thread with everything stored of it. See `Store.delete`."""
         check_id(thread)
@@ -265,7 +263,7 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
         self.forget_live([thread])
 
     def delete_many(self, threads: Iterable[str], *, updated_before: float | None = None) -> list[str]:
-        """Delete those of *threads* that have no owner, in one transaction. See `StoreVerbs.delete_many`."""
+        """Delete those of *threads* that have no owner, in one transaction. See `Store.delete_many`."""
         _refusals.check_times(updated_before=updated_before)
         wanted = [check_id(thread) for thread in threads]
         values = {"ids": wanted, "before": updated_before}
@@ -343,10 +341,7 @@ class PostgresStore(Searching, Posting, Scheduling, Relaying, StoreVerbs):
 
     def _survey(self) -> Iterator[str | Finding]:
         """Yield the ids of all threads, and findings about rows without a thread, for `verify`."""
-        after: str | None = None
-        while heads := self.heads(after=after, limit=500):
-            yield from (head.thread for head in heads)
-            after = heads[-1].thread
+        yield from listed(self)
         for what, numbers in self._calls.ask("look for strays", _statements.STRAYS):  # "records", "17, 18" and so on
             yield Finding(None, "waste", "orphan", f"There are {what} of threads that are not there: number {numbers}.")
 

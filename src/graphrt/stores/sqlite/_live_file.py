@@ -27,14 +27,13 @@ from graphrt._forks import Home, closed_for_forks
 from graphrt.errors import StoreError
 from graphrt.errors._codes.databases import SQLITE_BAD_FILE
 from graphrt.stores import _refusals
-from graphrt.stores.ids import check_id
-from graphrt.stores.live import KEPT_S, LONGEST_INTEREST_S, Batch
+from graphrt.stores.protocol import KEPT_S, LONGEST_INTEREST_S, LiveBatch
 from graphrt.stores.sqlite import _files as files
 from graphrt.stores.sqlite import _journal_modes as modes
 from graphrt.stores.sqlite._errors import explain, of_a_row, of_sqlite, primary
 from graphrt.stores.sqlite._file_system import identity
 from graphrt.stores.sqlite._lock_polling import with_polling
-from graphrt.stores.sqlite._rows import LETTER
+from graphrt.stores.sqlite._rows import MESSAGE
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -65,7 +64,7 @@ _FOLLOW: Final = (
 )
 _NEWEST: Final = "SELECT coalesce(max(place), 0) FROM batch WHERE thread = ?"
 # The upper bound is for a clock that was set back: an interest noted before that counts as over.
-_FOLLOWED: Final = "SELECT thread FROM follower WHERE until BETWEEN ? AND ? AND thread IN (MARKS)"
+_FOLLOWED: Final = "SELECT thread FROM follower WHERE until BETWEEN ? AND ? AND thread IN (MARKS) ORDER BY thread"
 _AT_ONCE: Final = 500
 """Threads that one statement asks for, because SQLite limits the number of parameters."""
 
@@ -100,9 +99,9 @@ class LiveFile:
 
         return self._do(work, making=True) or 0
 
-    def followed(self, threads: Iterable[str]) -> list[str]:
-        """Return those of *threads* that have a follower; none if there is no file."""
-        wanted = [*threads]
+    def followed(self, threads: Iterable[str], after: str, most: int) -> list[str]:
+        """Return those of *threads* after *after* that have a follower, at most *most* (-1: all); none without a file."""
+        wanted = sorted({thread for thread in threads if thread > after})
 
         def work(db: Connection) -> list[str]:
             now, found = time.time(), list[str]()
@@ -113,7 +112,8 @@ class LiveFile:
                 found += [name for (name,) in rows]
             return found
 
-        return self._do(work) or []
+        found = (self._do(work) or []) if wanted else []
+        return found if most < 0 else found[:most]
 
     def relay(self, thread: str, id: str, body: bytes, forget: int) -> int:
         """Keep the batch *body*, and return its place. Batches of *thread* up to the place *forget* are deleted."""
@@ -128,11 +128,11 @@ class LiveFile:
 
         return self._do(work, making=True) or 0
 
-    def after(self, thread: str, place: int, limit: int) -> list[Batch]:
+    def after(self, thread: str, place: int, limit: int) -> list[LiveBatch]:
         """Return at most *limit* batches of *thread* after the place *place*, in order; none if there is no file."""
         text = "SELECT place, id, body FROM batch WHERE thread = ? AND place > ? ORDER BY place LIMIT ?"
-        rows = self._do(lambda db: LETTER.checked(db.execute(text, (thread, place, limit)).fetchall())) or []
-        return [Batch(*row) for row in rows]
+        rows = self._do(lambda db: MESSAGE.checked(db.execute(text, (thread, place, limit)).fetchall())) or []
+        return [LiveBatch(*row) for row in rows]
 
     def forget(self, threads: Iterable[str]) -> None:
         """Delete batches of *threads*; if that fails, the whole file.
@@ -280,34 +280,3 @@ class LiveFile:
 
     def after_fork(self) -> None:
         self._lock.release()
-
-
-class Relaying:
-    """The base class of `SqliteStore` with the methods of the protocol `stores.live.Relaying`.
-
-    The runtime calls `follow_live` and `relayed` for a follower, `followed` and `relay` for a run. `SqliteStore` itself
-    deletes the batches of threads that are deleted or erased; `forget_live` is for stores that wrap this one.
-    """
-
-    _live: LiveFile
-    """Set by `SqliteStore`."""
-
-    def follow_live(self, thread: str, *, for_s: float) -> int:
-        """Note that a follower reads live items of *thread* for *for_s* seconds. Returns its newest batch's place."""
-        return self._live.follow(check_id(thread), for_s)
-
-    def followed(self, threads: Iterable[str]) -> list[str]:
-        """Return those of *threads* that have a follower now."""
-        return self._live.followed(threads)
-
-    def relay(self, thread: str, id: str, body: bytes, *, forget: int = 0) -> int:
-        """Keep a batch of live items, and return its place. Older batches up to the place *forget* are deleted."""
-        return self._live.relay(check_id(thread), id, body, forget)
-
-    def relayed(self, thread: str, *, after: int, limit: int) -> list[Batch]:
-        """Return at most *limit* batches of *thread* after the place *after*, in order."""
-        return self._live.after(check_id(thread), after, limit)
-
-    def forget_live(self, threads: Iterable[str]) -> None:
-        """Delete all batches of *threads*."""
-        self._live.forget(threads)

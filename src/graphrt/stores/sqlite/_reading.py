@@ -6,7 +6,7 @@ tables are explained in `_schema`; the types of rows are checked by `_rows` befo
 A thread has a number, `no`, and its entries are numbered by `seq` from 1. `thread` has a row for each thread. `record`
 has one row for each commit with entries: `count` of them, up to the entry that the key names. The key is `no * SPAN` +
 the number of the last entry. `part` has everything else of a thread, by kind and name: snapshots of its state (named by
-their entry), its meta (one value, named 0), blobs (large values, by name) and letters. It also has *staged* bodies,
+their entry), its meta (one value, named 0), blobs (large values, by name) and messages. It also has *staged* bodies,
 which are kept until a later commit deletes them, in the order of `place`.
 """
 
@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from graphrt.errors._codes.stores import STORE_DAMAGED
 from graphrt.stores._refusals import encodes
-from graphrt.stores.mail import BEGINS
 from graphrt.stores.protocol import Loaded, Record, Saved
 from graphrt.stores.sqlite import _labels as labels
 from graphrt.stores.sqlite._rows import BODY, ENTRY, PLACE, RECORD, SNAPSHOT_BODY, STAGED_BODY, Row, head, row_of
-from graphrt.stores.sqlite._schema import BLOB, MAIL, META, SNAPSHOT, SPAN, STAGED
+from graphrt.stores.sqlite._schema import BLOB, META, SNAPSHOT, SPAN, STAGED
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -38,20 +37,6 @@ FROM: Final = "thread LEFT JOIN label ON label.no = thread.no"
 """A thread without a title, tags and tenant has no row in `label`."""
 _BY_ID: Final = f"SELECT {COLUMNS} FROM {FROM} WHERE id = ?"  # noqa: S608  # names of our own
 _BY_NO: Final = f"SELECT {COLUMNS} FROM {FROM} WHERE thread.no = ?"  # noqa: S608
-# The kind is written into the text: with a parameter, SQLite would not use the partial index of mail.
-BEGUN_BY_MAIL: Final = (
-    f"(status = 'completed' AND EXISTS (SELECT 1 FROM part WHERE part.no = thread.no AND kind = {MAIL}"  # noqa: S608
-    f" AND substr(name, 1, {len(BEGINS)}) = '{BEGINS}'))"
-)
-"""Condition: a letter begins the next run of a completed thread. Listings show it as running."""
-LISTED_COLUMNS: Final = COLUMNS.replace(" status,", f" CASE WHEN {BEGUN_BY_MAIL} THEN 'running' ELSE status END,")
-# substr and not LIKE: wildcards in a prefix are ordinary characters, and case matters.
-_ROWS: Final = (
-    f"SELECT {LISTED_COLUMNS} FROM {FROM} WHERE thread.no > :after AND seq > 0"  # noqa: S608
-    f" AND (:status IS NULL OR status = :status AND NOT {BEGUN_BY_MAIL} OR :status = 'running' AND {BEGUN_BY_MAIL})"
-    " AND (:graph IS NULL OR graph = :graph) AND (:prefix IS NULL OR substr(id, 1, length(:prefix)) = :prefix)"
-    " AND (:before IS NULL OR updated_at < :before) ORDER BY thread.no LIMIT :most"
-)
 _RECORDS: Final = "SELECT key - ?, count, body, seal FROM record WHERE key > ? AND key <= ? ORDER BY key"
 # The first record at or after an entry, which is the one that contains it.
 _LAST: Final = "SELECT key, count FROM record WHERE key >= ? AND key < ? ORDER BY key LIMIT 1"
@@ -106,34 +91,6 @@ def existing(row: Row | None) -> Row:
     if row is None:
         raise STORE_DAMAGED(problem="A row that was just written is not there", thread=None, seq=None)
     return row
-
-
-def rows(
-    db: Connection,
-    after: int,
-    status: str | None,
-    graph: str | None,
-    prefix: str | None,
-    updated_before: float | None,
-    most: int,
-) -> list[Row]:
-    """Return the rows of threads with entries that are numbered above *after*, in order, for `SqliteStore.heads`.
-
-    Args:
-        db: The connection.
-        after: Number of a thread, or 0.
-        status: If not None, only threads with this status; likewise the following three.
-        graph: Name of the graph.
-        prefix: Beginning of the id.
-        updated_before: Seconds since the epoch.
-        most: Maximum number of rows; -1 for all.
-    """
-    # SQLite would raise for a text that is not valid UTF-8; no row can match it.
-    if not all(text is None or encodes(text) for text in (status, graph, prefix)):
-        return []
-    wanted = {"status": status, "graph": graph, "prefix": prefix, "before": updated_before}
-    found = db.execute(_ROWS, {"after": after, "most": most, **wanted})
-    return [row_of(row) for row in found.fetchall()]
 
 
 def load(db: Connection, row: Row, owned: bool, upto: int | None, after: int) -> Loaded:  # noqa: FBT001

@@ -6,7 +6,7 @@ therefore has its `Columns`, which compare the types of all its rows at once. Wh
 when it is decoded. Both raise ordinary exceptions, which `Database` turns into the error for the caller.
 
 The statements that read the rows are in `_reading`. A *record* is the stored form of the entries of one commit, and a
-*part* is any other value of a thread: a snapshot of its state, its meta, a staged body, a blob or a letter.
+*part* is any other value of a thread: a snapshot of its state, its meta, a staged body, a blob or a message.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Columns:
 RECORD: Final = Columns("the record of entry {entry}", entry=int, count=int, body=bytes, seal=bytes)
 SNAPSHOT_BODY: Final = Columns("a snapshot", entry=int, body=bytes)
 STAGED_BODY: Final = Columns("a body that was staged", key=str, body=bytes, place=int)
-LETTER: Final = Columns("a letter", place=int, id=str, body=bytes)
+MESSAGE: Final = Columns("a message", place=int, id=str, body=bytes)
 """Of a batch of live items too."""
 QUESTION: Final = Columns(
     "a question that is listed",
@@ -77,7 +77,7 @@ QUESTION: Final = Columns(
 SCHEDULE: Final = Columns("a schedule", name=str, graph=str, version=str, due_at=float, body=bytes)
 BODY: Final = Columns("the meta or a large value", body=bytes)
 ENTRY: Final = Columns("a snapshot", entry=int)
-PLACE: Final = Columns("a staged body or a letter", place=(int, _NULL))
+PLACE: Final = Columns("a staged body or a message", place=(int, _NULL))
 
 
 class Row(NamedTuple):

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from graphrt.stores import _refusals
-from graphrt.stores.schedules import Scheduled
+from graphrt.stores.protocol import StoredSchedule
 from graphrt.stores.sqlite._ownership import Holding
-from graphrt.stores.sqlite._rows import SCHEDULE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,9 +25,9 @@ _ONE: Final = "SELECT version, due_at FROM schedule WHERE name = ?"
 
 
 class Scheduling(Holding):
-    """The base class of `SqliteStore` with the methods of the protocol `Schedulable`."""
+    """The base class of `SqliteStore` with the methods for schedules."""
 
-    def put_schedule(self, schedule: Scheduled, *, replaces: str | None) -> bool:
+    def put_schedule(self, schedule: StoredSchedule, *, replaces: str | None) -> bool:
         """Keep *schedule*, in place of the version *replaces*; with None, only if there is none of this name.
 
         Returns:
@@ -78,12 +76,3 @@ class Scheduling(Holding):
         return self._file.write(
             work, landed=landed, kept=lambda: f"schedule {name!r} is as it was", thread=f"of schedule {name}", size=size
         )
-
-    def schedules(self, *, graph: str | None = None, due_by: float | None = None) -> list[Scheduled]:
-        """Return the schedules in the order of their names: those of *graph* that are due at *due_by*, or all."""
-        _refusals.check_times(due_by=due_by)
-        # No index: there are few schedules, and an index would take a page of every file.
-        text = f"SELECT {_COLUMNS} FROM schedule WHERE (:graph IS NULL OR graph = :graph) AND (:due_by IS NULL OR due_at <= :due_by)"  # noqa: S608
-        values = {"graph": graph, "due_by": due_by}
-        rows = self._file.read(lambda db: SCHEDULE.checked(db.execute(f"{text} ORDER BY name", values).fetchall()))
-        return [Scheduled(*row) for row in rows]

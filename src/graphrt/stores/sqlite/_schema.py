@@ -2,7 +2,7 @@
 
     thread   one row for each thread: its head, lease and owner; `rank` is minus its priority
     record   one row for each commit with entries; key = number of the thread * SPAN + number of the last entry
-    part     meta, snapshots, staged bodies, blobs and letters (`_mail`), by thread, kind and name; some are ordered by `place`
+    part     meta, snapshots, staged bodies, blobs and messages (`_query`), by thread, kind and name; some are ordered by `place`
     label, tag, question   what threads are found by (`_labels`)
     schedule one row for each schedule (`_schedules`)
 
@@ -51,7 +51,7 @@ time with all sizes."""
 
 META, SNAPSHOT, STAGED, BLOB, MAIL, TAKEN = range(6)
 """Kinds of parts. Their names are: 0 for meta, the number of the entry for a snapshot, the key of a staged body, the
-name of a blob, the id of a letter, the id of a letter that was taken."""
+name of a blob, the id of a message, the id of a message that was taken."""
 
 _TABLES: Final = (
     (
@@ -60,7 +60,7 @@ _TABLES: Final = (
         " graph TEXT NOT NULL, created_at REAL NOT NULL, updated_at REAL NOT NULL, lease REAL, owner TEXT,"
         " rank INTEGER NOT NULL DEFAULT 0)"
     ),
-    # Partial indexes, by which threads are found that a worker should drive: those that run, have a letter, or have a
+    # Partial indexes, by which threads are found that a worker should drive: those that run, have a message, or have a
     # question that expires. Other threads have no row there, and a commit that changes no status writes none.
     "CREATE INDEX thread_running ON thread(rank, no) WHERE status = 'running'",
     "CREATE TABLE record(key INTEGER PRIMARY KEY, count INTEGER NOT NULL, body BLOB NOT NULL, seal BLOB NOT NULL)",

@@ -33,15 +33,14 @@ from graphrt.errors._codes.stores import BAD_COMMIT
 from graphrt.stores import _refusals
 from graphrt.stores._owners import Holder, now_s
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Claim, Commit, Head, Loaded, Record, Status
+from graphrt.stores.protocol import EVERYTHING, Claim, Commit, Head, LiveBatch, Loaded, Offer, Record
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite import _writing as writing
 from graphrt.stores.sqlite._database import Database
 from graphrt.stores.sqlite._files import resolve
-from graphrt.stores.sqlite._finding import Searching
 from graphrt.stores.sqlite._journal_modes import Pragmas
-from graphrt.stores.sqlite._live_file import LiveFile, Relaying
-from graphrt.stores.sqlite._mail import Posting
+from graphrt.stores.sqlite._live_file import LiveFile
+from graphrt.stores.sqlite._query import Querying
 from graphrt.stores.sqlite._rows import head
 from graphrt.stores.sqlite._schedules import Scheduling
 from graphrt.stores.sqlite._schema import SPAN
@@ -58,7 +57,7 @@ _LEAST_LOG_BYTES: Final = 16 * 2**20
 
 
 @final
-class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
+class SqliteStore(Querying, Scheduling, WholeThreads):
     """A store in one SQLite file, for any number of processes of one machine.
 
     The first call opens the file. It is created if it is missing, and then only the user who created it may read it. A
@@ -85,6 +84,7 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
 
     durable: bool = True
     blocking: bool = True
+    offers: frozenset[Offer] = EVERYTHING
 
     def __init__(
         self,
@@ -251,27 +251,6 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
         check_id(thread)
         return self._file.read(lambda db: head(*self._there(db, thread)), thread)
 
-    def heads(
-        self,
-        *,
-        status: Status | None = None,
-        graph: str | None = None,
-        prefix: str | None = None,
-        updated_before: float | None = None,
-        after: str | None = None,
-        limit: int | None = None,
-    ) -> list[Head]:
-        """Return the heads of the threads with at least one entry, in order of creation. See `Store.heads`."""
-        most = _refusals.page_size(limit, updated_before=updated_before)
-
-        def work(db: Connection) -> list[Head]:
-            # Threads are numbered in the order of their creation.
-            last = 0 if after is None else self._there(db, check_id(after))[0].no
-            rows = reading.rows(db, last, status, graph, prefix, updated_before, most)
-            return [head(row, owned=self._lives(row)) for row in rows]
-
-        return self._file.read(work)
-
     def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> Loaded:
         """Load the thread as it is now, or as it was after the entry *upto*. See `Store.load`."""
         check_id(thread)
@@ -293,6 +272,47 @@ class SqliteStore(Searching, Posting, Scheduling, Relaying, WholeThreads):
         check_id(thread)
         wanted = list(names)
         return self._file.read(lambda db: reading.blobs(db, thread, wanted), thread)
+
+    def post(self, thread: str, id: str, body: bytes) -> bool:
+        """Keep a message to *thread* until a commit takes it. Returns False if there was one with this *id* before.
+
+        Raises:
+            InputError: There is no such thread, or it has no entries, or it cannot be kept.
+        """
+        _refusals.check_message(check_id(thread), id, body)
+
+        def work(db: Connection) -> tuple[bool, int]:
+            """Return whether the message is new, and the number of the thread, which is 0 if there is none."""
+            found = writing.post_message(db, thread, id, body)
+            if not found[1]:
+                raise _refusals.unknown_thread(thread)
+            return found
+
+        # `landed` is asked if the outcome of the COMMIT is unknown, `kept` for the text of an error. If another caller
+        # posted the same message meanwhile, that is as good.
+        return self._file.write(
+            work,
+            landed=lambda db, found: writing.message_is_there(db, found[1], id),
+            kept=lambda: f"the message to thread {thread!r} was not kept",
+            thread=thread,
+            size=len(body),
+        )[0]
+
+    def follow_live(self, thread: str, *, for_s: float) -> int:
+        """Note that a follower reads live items of *thread* for *for_s* seconds. Returns its newest batch's place."""
+        return self._live.follow(check_id(thread), for_s)
+
+    def relay(self, thread: str, id: str, body: bytes, *, forget: int = 0) -> int:
+        """Keep a batch of live items, and return its place. Older batches up to the place *forget* are deleted."""
+        return self._live.relay(check_id(thread), id, body, forget)
+
+    def relayed(self, thread: str, *, after: int, limit: int) -> list[LiveBatch]:
+        """Return at most *limit* batches of *thread* after the place *after*, in order."""
+        return self._live.after(check_id(thread), after, limit)
+
+    def forget_live(self, threads: Iterable[str]) -> None:
+        """Delete all batches of *threads*."""
+        self._live.forget(threads)
 
     def close(self) -> None:
         """Release all claims and close the file. May be called again. In a forked child it leaves all to the parent."""

@@ -10,7 +10,7 @@ stored if the write failed. `then` runs when the write is durable.
 
 Inherited from `Holding`: `_there` returns the row of a thread id and whether the thread is held, or raises; `_lives`
 says whether a thread is held; `_unheld` raises if it is; `_gave` says whether a claim comes from this store object;
-`_owned` finds the row of a valid claim, or raises; `_forget` drops a released claim. Inherited from `StoreVerbs`:
+`_owned` finds the row of a valid claim, or raises; `_forget` drops a released claim. Inherited from `Store`:
 `_as_store` is the store itself; `_aside` calls a function on a worker thread.
 """
 
@@ -23,23 +23,23 @@ from typing import TYPE_CHECKING
 from graphrt.stores import _refusals
 from graphrt.stores._owners import now_s
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Claim, Commit, Record
+from graphrt.stores.protocol import Claim, Commit, Record, Store
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite import _writing as writing
 from graphrt.stores.sqlite._backup import backup
 from graphrt.stores.sqlite._live_file import LiveFile
-from graphrt.stores.sqlite._mail import due_by_mail
 from graphrt.stores.sqlite._ownership import Holding
+from graphrt.stores.sqlite._query import due_by_mail
 from graphrt.stores.sqlite._rows import Row
 from graphrt.stores.sqlite._scrubbing import scrub
 from graphrt.stores.sqlite._survey import blob_names, survey
-from graphrt.stores.verbs import Finding, StoreVerbs
+from graphrt.stores.verbs import Finding
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 
-class WholeThreads(Holding, StoreVerbs):
+class WholeThreads(Holding, Store):
     """The base class of `SqliteStore` with its operations on whole threads and on the whole file."""
 
     _live: LiveFile
@@ -64,7 +64,7 @@ class WholeThreads(Holding, StoreVerbs):
         self._live.forget([thread])
 
     def delete_many(self, threads: Iterable[str], *, updated_before: float | None = None) -> list[str]:
-        """Delete those of *threads* that have no owner, in one transaction. See `StoreVerbs.delete_many`.
+        """Delete those of *threads* that have no owner, in one transaction. See `Store.delete_many`.
 
         Raises:
             StoreError: The row of one of them is damaged, so that its age and owner are not known, or the write failed.
@@ -130,7 +130,7 @@ class WholeThreads(Holding, StoreVerbs):
         snapshots_after: int,
         keep_blobs: Iterable[str],
     ) -> None:
-        """Replace records, remove what repeats them, and write *commit*, in one transaction. See `Erasable.erase`.
+        """Replace records, remove what repeats them, and write *commit*, in one transaction. See `Store.erase`.
 
         Args:
             claim: The claim on the thread.
@@ -168,7 +168,7 @@ class WholeThreads(Holding, StoreVerbs):
         self._live.forget([thread])
 
     def _scrub(self) -> list[str]:
-        """Overwrite freed bytes after an erasure, and return sentences about what is left. For `verbs.scrub`."""
+        """Overwrite freed bytes after an erasure, and return sentences about what is left."""
         return scrub(self._file)
 
     def backup(self, path: str | PathLike[str]) -> str:

@@ -5,9 +5,9 @@ on their callers for that.
 
 A thread has a number, `no`, and its entries are numbered by `seq` from 1. A *record* is the stored form of the entries
 of one commit; its key is `no * SPAN` + the number of its last entry. A *part* is any other value of a thread, by kind
-and name: a snapshot, the meta, a blob (a large value), a letter, or a *staged* body, which is kept until a later commit
-deletes it. `place` orders staged bodies and letters. A *letter* is a message to a thread, which waits until a commit of
-the thread's owner takes it; then only its id is kept, so that the same letter is not accepted again.
+and name: a snapshot, the meta, a blob (a large value), a message, or a *staged* body, which is kept until a later commit
+deletes it. `place` orders staged bodies and messages. A *message* is mail of a thread, which waits until a commit of
+the thread's owner takes it; then only its id is kept, so that the same message is not accepted again.
 
 A *claim* is the right to write a thread, until its *lease* ends without renewal. `epoch` is its number, and `turn`
 counts the commits under it: a row with another epoch, or a lease that has ended, belongs to another claim or to none.
@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from graphrt.errors._codes.databases import TOO_MANY_THREADS
 from graphrt.stores.ids import tenant_of
-from graphrt.stores.mail import REMEMBERED
-from graphrt.stores.protocol import Claim, Commit, Former, Head, Record
+from graphrt.stores.protocol import REMEMBERED, Claim, Commit, Former, Head, Record
 from graphrt.stores.sqlite import _labels as labels
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite._rows import PLACE
@@ -60,11 +59,11 @@ _KEEP: Final = (
 )
 
 _NUMBER: Final = "SELECT no FROM thread WHERE id = ? AND seq > 0"
-_LETTER: Final = f"SELECT 1 FROM part WHERE no = ? AND kind IN ({MAIL}, {TAKEN}) AND name = ?"  # noqa: S608 - own names
-_LAST_LETTER: Final = f"SELECT coalesce(max(place), 0) FROM part WHERE no = ? AND kind IN ({MAIL}, {TAKEN})"  # noqa: S608
+_MESSAGE: Final = f"SELECT 1 FROM part WHERE no = ? AND kind IN ({MAIL}, {TAKEN}) AND name = ?"  # noqa: S608 - own names
+_LAST_MESSAGE: Final = f"SELECT coalesce(max(place), 0) FROM part WHERE no = ? AND kind IN ({MAIL}, {TAKEN})"  # noqa: S608
 _POST: Final = "INSERT INTO part(no, kind, name, place, body) VALUES (?, ?, ?, ?, ?)"
-_TAKE_LETTER: Final = f"UPDATE part SET kind = {TAKEN}, body = x'' WHERE no = ? AND kind = {MAIL} AND place = ?"  # noqa: S608
-# Of the letters that were taken, the ids of the last ones (`REMEMBERED`) stay.
+_TAKE_MESSAGE: Final = f"UPDATE part SET kind = {TAKEN}, body = x'' WHERE no = ? AND kind = {MAIL} AND place = ?"  # noqa: S608
+# Of the messages that were taken, the ids of the last ones (`REMEMBERED`) stay.
 _TAKEN: Final = f"FROM part WHERE no = :no AND kind = {TAKEN}"
 _FORGET_TAKEN: Final = (
     f"DELETE {_TAKEN} AND place <= (SELECT place {_TAKEN} ORDER BY place DESC LIMIT 1 OFFSET {REMEMBERED})"
@@ -163,14 +162,14 @@ def put(db: Connection, claim: SqliteClaim, commit: Commit) -> int:
     if commit.questions is not None:
         labels.put_questions(db, no, claim.thread, commit.questions)
     if commit.taken or commit.posts:
-        put_letters(db, no, commit)
+        put_messages(db, no, commit)
     if commit.release:
         free(db, claim)
     return place
 
 
-def post_letter(db: Connection, thread: str, id: str, body: bytes) -> tuple[bool, int]:
-    """Keep a letter to *thread*, unless there was one with this id: for `post`, and for the letters of a commit.
+def post_message(db: Connection, thread: str, id: str, body: bytes) -> tuple[bool, int]:
+    """Keep a message to *thread*, unless there was one with this id: for `post`, and for the messages of a commit.
 
     Returns:
         Whether it is kept, and the thread's number: 0 if there is no such thread, or it has no entries.
@@ -179,27 +178,27 @@ def post_letter(db: Connection, thread: str, id: str, body: bytes) -> tuple[bool
     if row is None:
         return False, 0
     no = int(row[0])
-    if letter_is_there(db, no, id):
+    if message_is_there(db, no, id):
         return False, no
-    ((last,),) = PLACE.checked(db.execute(_LAST_LETTER, (no,)).fetchall())
+    ((last,),) = PLACE.checked(db.execute(_LAST_MESSAGE, (no,)).fetchall())
     db.execute(_POST, (no, MAIL, id, last + 1, body))
     return True, no
 
 
-def letter_is_there(db: Connection, no: int, id: str) -> bool:
-    """Return whether the thread numbered *no* has the letter *id*, or had it before and remembers it."""
-    return db.execute(_LETTER, (no, id)).fetchone() is not None
+def message_is_there(db: Connection, no: int, id: str) -> bool:
+    """Return whether the thread numbered *no* has the message *id*, or had it before and remembers it."""
+    return db.execute(_MESSAGE, (no, id)).fetchone() is not None
 
 
-def put_letters(db: Connection, no: int, commit: Commit) -> None:
-    """Delete the letters that *commit* takes from the thread numbered *no*, remember their ids, and post its own."""
+def put_messages(db: Connection, no: int, commit: Commit) -> None:
+    """Delete the messages that *commit* takes from the thread numbered *no*, remember their ids, and post its own."""
     for place in commit.taken:
-        db.execute(_TAKE_LETTER, (no, place))
+        db.execute(_TAKE_MESSAGE, (no, place))
     if commit.taken:
         db.execute(_FORGET_TAKEN, {"no": no})
     # To other threads. One to a thread that does not exist is dropped, where `post` raises: the commit must not fail.
     for thread, id_, body in commit.posts:
-        post_letter(db, thread, id_, body)
+        post_message(db, thread, id_, body)
 
 
 def replace(db: Connection, no: int, record: Record) -> bool:

@@ -18,11 +18,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Final
 
-from graphrt.stores.labels import finds
-from graphrt.stores.live import relays
-from graphrt.stores.mail import posts
-from graphrt.stores.protocol import Erasable, Store
-from graphrt.stores.schedules import keeps_schedules
+from graphrt.stores.protocol import Offer, Store
 from graphrt.testing.conformance import (
     claims,
     commits,
@@ -67,8 +63,7 @@ class Clause:
         name: Name of the function that checks it.
         run: The function. Its docstring is the rule.
         durable_only: Whether only durable stores have to keep the rule.
-        needs: What the methods are called that the rule is about, and what tells which stores have them. The function
-            gets the store besides the world then. None is a rule for all stores.
+        needs: What a store must offer for the rule. None is a rule for all stores.
     """
 
     def __init__(
@@ -78,7 +73,7 @@ class Clause:
         run: Callable[..., None],
         *,
         durable_only: bool,
-        needs: tuple[str, Callable[[Store], bool]] | None = None,
+        needs: Offer | None = None,
     ) -> None:
         self.theme = theme
         self.name = name
@@ -94,16 +89,13 @@ class Clause:
 
         Raises:
             BrokenClauseError: The store breaks the rule. Errors of the store come out as they are.
-            NotOfferedError: The store does not have the methods that the rule is about. For pytest, the test is skipped.
+            NotOfferedError: The store does not offer what the rule is about. For pytest, the test is skipped.
         """
         world = World(make)
         try:
-            if self._needs is None:
-                self._run(world)
-            elif self._needs[1](world.store):
-                self._run(world, world.store)
-            else:
-                raise NotOfferedError(self._needs[0])
+            if self._needs is not None and self._needs not in world.store.offers:
+                raise NotOfferedError(f"a store that offers {self._needs}")
+            self._run(world)
         finally:
             world.close()
 
@@ -120,15 +112,15 @@ _ANY_STORE: Final = (
 _DURABLE: Final = (leases, reopening)
 
 
-_NEEDS: Final[dict[ModuleType, tuple[str, Callable[[Store], bool]]]] = {
-    erasing: ("the methods of Erasable", lambda store: isinstance(store, Erasable)),
-    finding: ("the methods of Findable", finds),
-    live: ("the methods of Relaying", relays),
-    mail: ("the methods of Postable", posts),
-    posting: ("the methods of Postable", posts),
-    schedules: ("the methods of Schedulable", keeps_schedules),
+_NEEDS: Final[dict[ModuleType, Offer]] = {
+    erasing: "erasure",
+    finding: "labels",
+    live: "live",
+    mail: "mail",
+    posting: "mail",
+    schedules: "schedules",
 }
-"""Themes of methods that a store may lack: what these are called, and what tells whether it has them."""
+"""Themes of what a store may lack, and what it must offer for them."""
 _DURABILITY: Final = "a durable store"
 
 

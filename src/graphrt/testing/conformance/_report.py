@@ -23,7 +23,7 @@ class Rule(Protocol):
 
 
 class NotOfferedError(SkipTest):
-    """A clause is about methods that the store does not have. pytest and unittest take it as a skipped test."""
+    """A clause is about what the store does not offer. pytest and unittest take it as a skipped test."""
 
 
 class Failure(NamedTuple):

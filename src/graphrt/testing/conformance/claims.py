@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from graphrt.errors import ConflictError, InputError
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.protocol import Claim, Commit
 from graphrt.testing.conformance._world import AT, LONG_S, World, entry, holds, refused, same
 
@@ -164,7 +165,7 @@ def a_thread_without_entries_vanishes(w: World) -> None:
     """A thread that is released before its first entry ceases to exist."""
     w.store.release(w.claim())
     refused(InputError, lambda: w.store.head("t"), "head of a forgotten thread", code="unknown-thread")
-    same(w.store.heads(), [], "heads")
+    same(w.store.query(ThreadFilter()), [], "heads")
 
 
 def a_vanished_thread_takes_its_parts_along(w: World) -> None:
@@ -197,11 +198,11 @@ def renew_keeps_the_claim(w: World) -> None:
     w.store.renew(iter([first, second]))
     for claim in (first, second):
         w.store.commit(claim, Commit(1, AT, [entry(2)]))
-    same([head.seq for head in w.store.heads()], [2, 2], "last entries")
+    same([head.seq for head in w.store.query(ThreadFilter())], [2, 2], "last entries")
 
 
 def claims_of_different_threads_are_apart(w: World) -> None:
     """One owner may hold many threads, and releasing one leaves the others."""
     claims: list[Claim] = [w.held(f"t{n}") for n in range(5)]
     w.store.release(claims[2])
-    same([head.owned for head in w.store.heads()], [True, True, False, True, True], "owned")
+    same([head.owned for head in w.store.query(ThreadFilter())], [True, True, False, True, True], "owned")

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from graphrt.errors import ConflictError, InputError
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.protocol import Commit, Record, Saved
 from graphrt.testing.conformance._world import (
     AT,
@@ -59,7 +60,11 @@ def every_status_is_kept(w: World) -> None:
         w.thread(status, status=status)
         same(w.store.head(status).status, status, "status of head")
         same(w.load(status).head.status, status, "status of load")
-    same([head.status for head in w.store.heads()], [head.thread for head in w.store.heads()], "status of heads")
+    same(
+        [head.status for head in w.store.query(ThreadFilter())],
+        [head.thread for head in w.store.query(ThreadFilter())],
+        "status of heads",
+    )
 
 
 def an_old_expectation_is_refused(w: World) -> None:

@@ -1,28 +1,32 @@
-"""Clauses on labels, open questions and tenants: what a store with the methods of `graphrt.stores.Findable` promises.
-
-A store without these methods keeps the clauses by having none of them: it is asked for no label and no question.
-"""
+"""Clauses on labels, open questions and tenants: what a store that offers them promises."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from math import nan
 from typing import Any
 
 from graphrt.errors import ConflictError, InputError
-from graphrt.stores.labels import Findable, QuestionFilter, ThreadFilter
-from graphrt.stores.protocol import Commit, Head, Labels, Question
+from graphrt.stores.filters import QuestionFilter, ThreadFilter, open_questions
+from graphrt.stores.protocol import Commit, Head, Labels, Question, Store
 from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 
-def labels_are_shown_by_every_head(w: World, store: Findable) -> None:
-    """Title and tags of a commit are in `head`, `heads`, `find`, `load` and the next claim."""
+def labels_are_shown_by_every_head(w: World) -> None:
+    """Title and tags of a commit are in `head`, `query`, `load` and the next claim."""
     w.store.commit(w.claim(), Commit(0, AT, [entry(1)], labels=Labels("A title", frozenset({"b", "a"})), release=True))
-    heads = [w.store.head("t"), *w.store.heads(), *store.find(ThreadFilter()), w.load().head, w.claim().head]
+    heads = [
+        w.store.head("t"),
+        *w.store.query(ThreadFilter()),
+        *w.store.query(ThreadFilter(tags=frozenset({"a"}))),
+        w.load().head,
+        w.claim().head,
+    ]
     same([(head.title, head.tags) for head in heads], [("A title", frozenset({"a", "b"}))] * 5, "labels")
 
 
-def labels_stay_until_they_are_replaced(w: World, store: Findable) -> None:
+def labels_stay_until_they_are_replaced(w: World) -> None:
     """A commit without labels leaves them; one with labels replaces both title and tags, or takes them away."""
     claim = w.claim()
     w.store.commit(claim, Commit(0, AT, [entry(1)], labels=Labels("one", frozenset({"a", "b"}))))
@@ -30,119 +34,121 @@ def labels_stay_until_they_are_replaced(w: World, store: Findable) -> None:
     same(_labels(w.store.head("t")), ("one", ["a", "b"]), "labels after a commit without")
     w.store.commit(claim, Commit(2, AT, labels=Labels(None, frozenset({"b", "c"}))))
     same(_labels(w.store.head("t")), (None, ["b", "c"]), "labels that were replaced")
-    same(_ids(store, tags=frozenset({"a"})), [], "threads with the old tag")
+    same(_ids(w.store, tags=frozenset({"a"})), [], "threads with the old tag")
     w.store.commit(claim, Commit(2, AT, labels=Labels()))
     same(_labels(w.store.head("t")), (None, []), "labels that were taken away")
-    same(_ids(store, tags=frozenset({"c"})), [], "threads with a tag that was taken away")
+    same(_ids(w.store, tags=frozenset({"c"})), [], "threads with a tag that was taken away")
 
 
-def a_refused_commit_changes_no_label(w: World, store: Findable) -> None:
+def a_refused_commit_changes_no_label(w: World) -> None:
     """Labels and questions of a commit that is refused are not written."""
     w.thread("t")
     claim = w.claim("t")
     commit = Commit(9, AT, labels=Labels("no"), questions=[_question("q")])
     refused(ConflictError, lambda: w.store.commit(claim, commit), "a commit of another entry")
     same(w.store.head("t").title, None, "title")
-    same(store.questions("t"), [], "questions")
+    same(open_questions(w.store, "t"), [], "questions")
 
 
-def find_by_all_tags(w: World, store: Findable) -> None:
+def find_by_all_tags(w: World) -> None:
     """`tags` lists the threads that have all of them, compared exactly."""
     _some(w)
-    same(_ids(store, tags=frozenset({"x"})), ["a", "b", "c"], "threads with x")
-    same(_ids(store, tags=frozenset({"x", "y"})), ["a", "c"], "threads with x and y")
-    same(_ids(store, tags=frozenset({"X"})), [], "threads with X")
-    same(_ids(store, tags=frozenset({"x", "nobody has this"})), [], "threads with an unknown tag")
+    same(_ids(w.store, tags=frozenset({"x"})), ["a", "b", "c"], "threads with x")
+    same(_ids(w.store, tags=frozenset({"x", "y"})), ["a", "c"], "threads with x and y")
+    same(_ids(w.store, tags=frozenset({"X"})), [], "threads with X")
+    same(_ids(w.store, tags=frozenset({"x", "nobody has this"})), [], "threads with an unknown tag")
 
 
-def find_by_title(w: World, store: Findable) -> None:
+def find_by_title(w: World) -> None:
     """`title` lists threads whose title contains the text, upper or lower case, without wildcards."""
     _some(w)
-    same(_ids(store, title="PRICE"), ["a", "b"], "titles with PRICE")
-    same(_ids(store, title="über"), ["b"], "titles with über")
-    same(_ids(store, title="%"), ["c"], "titles with %")
-    same(_ids(store, title="pr_ce"), [], "titles with a wildcard")
+    same(_ids(w.store, title="PRICE"), ["a", "b"], "titles with PRICE")
+    same(_ids(w.store, title="über"), ["b"], "titles with über")
+    same(_ids(w.store, title="%"), ["c"], "titles with %")
+    same(_ids(w.store, title="pr_ce"), [], "titles with a wildcard")
 
 
-def find_by_everything(w: World, store: Findable) -> None:
+def find_by_everything(w: World) -> None:
     """Filters apply together, those of `heads` among them, and both bounds of time."""
     _some(w)
-    same(_ids(store, tags=frozenset({"x"}), status="failed"), ["b"], "failed threads with x")
-    same(_ids(store, tags=frozenset({"y"}), title="price", graph="g"), ["a"], "threads of g")
-    same(_ids(store, prefix="c", tags=frozenset({"x"})), ["c"], "threads that begin with c")
-    same(_ids(store, updated_after=AT + 1, updated_before=AT + 2), ["b"], "threads by time")
-    same(_ids(store), ["a", "b", "c", "d"], "all threads")
+    same(_ids(w.store, tags=frozenset({"x"}), status="failed"), ["b"], "failed threads with x")
+    same(_ids(w.store, tags=frozenset({"y"}), title="price", graph="g"), ["a"], "threads of g")
+    same(_ids(w.store, prefix="c", tags=frozenset({"x"})), ["c"], "threads that begin with c")
+    same(_ids(w.store, updated_after=AT + 1, updated_before=AT + 2), ["b"], "threads by time")
+    same(_ids(w.store), ["a", "b", "c", "d"], "all threads")
 
 
-def find_in_pages(w: World, store: Findable) -> None:
+def find_in_pages(w: World) -> None:
     """Pages follow one another without a gap, the oldest or the newest thread first, whatever else was filtered by."""
     _some(w)
     for newest_first in (False, True):
         for wanted in (ThreadFilter(), ThreadFilter(tags=frozenset({"x"})), ThreadFilter(title="e")):
-            whole = [head.thread for head in store.find(wanted, newest_first=newest_first)]
+            whole = [head.thread for head in w.store.query(replace(wanted, newest_first=newest_first))]
             found: list[str] = []
             while len(found) < 20:
-                page = store.find(wanted, after=found[-1] if found else None, newest_first=newest_first, limit=2)
+                page = w.store.query(
+                    replace(wanted, newest_first=newest_first), after=found[-1] if found else None, limit=2
+                )
                 found += [head.thread for head in page]
                 if len(page) < 2:
                     break
             same(found, whole, f"pages, newest first: {newest_first}")
             same(whole, sorted(whole, reverse=newest_first), "order")
-    refused(InputError, lambda: store.find(ThreadFilter(), after="nobody"), "an unknown thread to go on from")
-    refused(InputError, lambda: store.find(ThreadFilter(), limit=-1), "a limit below 0")
+    refused(InputError, lambda: w.store.query(ThreadFilter(), after="nobody"), "an unknown thread to go on from")
+    refused(InputError, lambda: w.store.query(ThreadFilter(), limit=-1), "a limit below 0")
     for wanted in (ThreadFilter(updated_after=nan), ThreadFilter(updated_before=nan)):
-        refused(InputError, partial(store.find, wanted), "the time NaN")
+        refused(InputError, partial(w.store.query, wanted), "the time NaN")
 
 
-def questions_are_replaced_as_a_whole(w: World, store: Findable) -> None:
+def questions_are_replaced_as_a_whole(w: World) -> None:
     """The questions of a commit take the place of all that are listed; a commit without leaves them."""
     claim = w.claim()
     one, two, three = (_question(place) for place in ("1", "2", "3"))
     w.store.commit(claim, Commit(0, AT, [entry(1)], questions=[two, one]))
     w.store.commit(claim, Commit(1, AT, [entry(2)]))
-    same(store.questions("t"), [one, two], "questions")
+    same(open_questions(w.store, "t"), [one, two], "questions")
     w.store.commit(claim, Commit(2, AT, questions=[two, three]))
-    same(store.questions("t"), [two, three], "questions that were replaced")
+    same(open_questions(w.store, "t"), [two, three], "questions that were replaced")
     w.store.commit(claim, Commit(2, AT, questions=[]))
-    same(store.questions("t"), [], "questions after the last was answered")
-    refused(InputError, lambda: store.questions("nobody"), "the questions of an unknown thread")
+    same(open_questions(w.store, "t"), [], "questions after the last was answered")
+    refused(InputError, lambda: open_questions(w.store, "nobody"), "the questions of an unknown thread")
 
 
-def a_question_keeps_its_time(w: World, store: Findable) -> None:
+def a_question_keeps_its_time(w: World) -> None:
     """A question that is listed already keeps `asked_at`; everything else of it is what the last commit says."""
     claim = w.claim()
     first = _question("q")
     w.store.commit(claim, Commit(0, AT, [entry(1)], questions=[first]))
     later = first._replace(asked_at=AT + 50, stale=True, expires_at=AT + 60, node="m", kind="k", graph="h")
     w.store.commit(claim, Commit(1, AT, questions=[later]))
-    same(store.questions("t"), [later._replace(asked_at=first.asked_at)], "questions")
+    same(open_questions(w.store, "t"), [later._replace(asked_at=first.asked_at)], "questions")
 
 
-def the_inbox_is_in_order_of_asking(w: World, store: Findable) -> None:
+def the_inbox_is_in_order_of_asking(w: World) -> None:
     """The inbox has the oldest question first, and its pages follow one another without a gap."""
     _asked(w)
-    whole = [(one.head.thread, one.question.place) for one in store.inbox(QuestionFilter())]
+    whole = [(one.head.thread, one.question.place) for one in w.store.query(QuestionFilter())]
     same(whole, [("b", "q"), ("a", "q"), ("a", "r"), ("c", "q")], "inbox")
     found: list[Any] = []
     after: str | None = None
-    while page := store.inbox(QuestionFilter(), after=after, limit=1):
+    while page := w.store.query(QuestionFilter(), after=after, limit=1):
         found += [(one.head.thread, one.question.place) for one in page]
         after = page[-1].token
     same(found, whole, "pages")
 
 
-def the_inbox_goes_on_after_an_answer(w: World, store: Findable) -> None:
+def the_inbox_goes_on_after_an_answer(w: World) -> None:
     """A token stays good if its question is answered, and even if its thread is deleted."""
     _asked(w)
-    token = store.inbox(QuestionFilter(), limit=1)[0].token
+    token = w.store.query(QuestionFilter(), limit=1)[0].token
     w.store.delete("b")
-    same([one.head.thread for one in store.inbox(QuestionFilter(), after=token)], ["a", "a", "c"], "the next page")
+    same([one.head.thread for one in w.store.query(QuestionFilter(), after=token)], ["a", "a", "c"], "the next page")
     for wrong in ("", "nonsense", "bm9uc2Vuc2U", token[:-3], "é"):
-        refused(InputError, partial(store.inbox, QuestionFilter(), after=wrong), f"token {wrong!r}")
-    refused(InputError, lambda: store.inbox(QuestionFilter(), limit=-1), "a limit below 0")
+        refused(InputError, partial(w.store.query, QuestionFilter(), after=wrong), f"token {wrong!r}")
+    refused(InputError, lambda: w.store.query(QuestionFilter(), limit=-1), "a limit below 0")
 
 
-def the_inbox_is_filtered(w: World, store: Findable) -> None:
+def the_inbox_is_filtered(w: World) -> None:
     """Kind, graph, node and tags filter the inbox, together; an item has head and question of its thread."""
     _asked(w)
     for wanted, threads in (
@@ -156,45 +162,45 @@ def the_inbox_is_filtered(w: World, store: Findable) -> None:
         (QuestionFilter(tags=frozenset({"nobody has this"})), []),
         (QuestionFilter(tenant="nobody"), []),
     ):
-        same([one.head.thread for one in store.inbox(wanted)], threads, f"inbox of {wanted}")
-    (item,) = store.inbox(QuestionFilter(kind="approval"))
+        same([one.head.thread for one in w.store.query(wanted)], threads, f"inbox of {wanted}")
+    (item,) = w.store.query(QuestionFilter(kind="approval"))
     same(tuple(item.head), tuple(w.store.head("b")), "head")
-    same(item.question, store.questions("b")[0], "question")
+    same(item.question, open_questions(w.store, "b")[0], "question")
 
 
-def a_deleted_thread_leaves_no_labels(w: World, store: Findable) -> None:
+def a_deleted_thread_leaves_no_labels(w: World) -> None:
     """A thread with the id of a deleted one has none of its labels and questions."""
     _asked(w)
     w.store.delete("a")
     w.thread("a")
     same(_labels(w.store.head("a")), (None, []), "labels")
-    same(store.questions("a"), [], "questions")
-    same(_ids(store, tags=frozenset({"y"})), [], "threads with its tag")
+    same(open_questions(w.store, "a"), [], "questions")
+    same(_ids(w.store, tags=frozenset({"y"})), [], "threads with its tag")
 
 
-def a_tenant_has_its_own_threads(w: World, store: Findable) -> None:
+def a_tenant_has_its_own_threads(w: World) -> None:
     """A thread whose id names a tenant is found by the tenant, as are its questions."""
     if getattr(w.store, "tenant", None) is not None:
         return
     for thread in ("acme~a", "a", "acme2~a", "acme~b"):
         commit = Commit(0, AT, [entry(1)], questions=[_question("q")], release=True)
         w.store.commit(w.claim(thread), commit)
-    same(_ids(store, tenant="acme"), ["acme~a", "acme~b"], "threads of the tenant")
-    same([head.tenant for head in w.store.heads()], ["acme", None, "acme2", "acme"], "tenants")
-    asked = store.inbox(QuestionFilter(tenant="acme"))
+    same(_ids(w.store, tenant="acme"), ["acme~a", "acme~b"], "threads of the tenant")
+    same([head.tenant for head in w.store.query(ThreadFilter())], ["acme", None, "acme2", "acme"], "tenants")
+    asked = w.store.query(QuestionFilter(tenant="acme"))
     same([one.head.thread for one in asked], ["acme~a", "acme~b"], "questions of the tenant")
-    same(_ids(store, tenant="acme", prefix="acme~b"), ["acme~b"], "threads of the tenant with a prefix")
+    same(_ids(w.store, tenant="acme", prefix="acme~b"), ["acme~b"], "threads of the tenant with a prefix")
 
 
-def labels_outlive_reopening(w: World, store: Findable) -> None:
+def labels_outlive_reopening(w: World) -> None:
     """A durable store that is opened again has the same labels and questions."""
     if not w.store.durable:
         return
     _asked(w)
-    heads, asked = store.find(ThreadFilter()), store.inbox(QuestionFilter())
+    heads, asked = w.store.query(ThreadFilter()), w.store.query(QuestionFilter())
     again: Any = w.reopen()
-    same(again.find(ThreadFilter()), heads, "heads")
-    same(again.inbox(QuestionFilter()), asked, "inbox")
+    same(again.query(ThreadFilter()), heads, "heads")
+    same(again.query(QuestionFilter()), asked, "inbox")
 
 
 def _question(place: str, asked_at: float = AT, **others: Any) -> Question:
@@ -205,8 +211,8 @@ def _labels(head: Head) -> tuple[str | None, list[str]]:
     return head.title, sorted(head.tags)
 
 
-def _ids(store: Findable, **filters: Any) -> list[str]:
-    return [head.thread for head in store.find(ThreadFilter(**filters))]
+def _ids(store: Store, **filters: Any) -> list[str]:
+    return [head.thread for head in store.query(ThreadFilter(**filters))]
 
 
 def _some(w: World) -> None:

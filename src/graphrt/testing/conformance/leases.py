@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from graphrt.errors import ConflictError, InputError
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.protocol import Claim, Commit, Store
 from graphrt.testing.conformance._world import AT, LONG_S, World, entry, holds, refused, same
 
@@ -160,7 +161,7 @@ def a_dead_owners_new_thread_is_not_there(w: World) -> None:
     """A thread whose owner was lost before its first entry cannot be listed, read, or claimed without `create`."""
     other = w.open()
     _expire(w.store, w.claim(lease_s=0.0), other)
-    same(other.heads(), [], "heads")
+    same(other.query(ThreadFilter()), [], "heads")
     refused(InputError, lambda: other.head("t"), "head", code="unknown-thread")
     refused(InputError, lambda: other.load("t"), "load", code="unknown-thread")
     refused(
@@ -186,7 +187,7 @@ def a_thread_is_deleted_after_the_lease(w: World) -> None:
     other = w.open()
     _outlived(w)
     other.delete("t")
-    same(w.store.heads(), [], "heads")
+    same(w.store.query(ThreadFilter()), [], "heads")
 
 
 def a_held_thread_is_not_deleted_by_others(w: World) -> None:
@@ -210,7 +211,7 @@ def a_read_takes_nothing(w: World) -> None:
     other = w.open()
     claim = w.held()
     other.load("t")
-    other.heads()
+    other.query(ThreadFilter())
     list(other.records("t"))
     w.store.commit(claim, Commit(1, AT, [entry(2)]))
     same(other.head("t").seq, 2, "last entry in the other store")

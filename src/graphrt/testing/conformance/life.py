@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 from graphrt.errors import ConflictError, InputError, StoreError
-from graphrt.stores.protocol import METHODS, Commit, Store
+from graphrt.stores.filters import ThreadFilter
+from graphrt.stores.protocol import EVERYTHING, Commit, Store
 from graphrt.testing.conformance._world import AT, LONG_S, World, entry, holds, refused, same
 
 _GOOD = ("a", "A", "0", "_", "run-1", "user:7", "a.b", "a@b.c", "a+b=c", "_-_", "x" * 200, "0" * 200)
@@ -33,11 +34,10 @@ _BAD = (
 
 
 def it_is_a_store(w: World) -> None:
-    """The object has every method of a store, and its `durable` and `blocking` are bools."""
+    """The object inherits `Store`, its `durable` and `blocking` are bools, and it offers nothing unknown."""
     given: list[object] = [w.store]
     holds(isinstance(given[0], Store), "not a Store")
-    missing = [name for name in METHODS if not callable(getattr(w.store, name, None))]
-    same(missing, [], "missing methods")
+    same(w.store.offers - EVERYTHING, frozenset(), "unknown offers")
     same([type(w.store.durable), type(w.store.blocking)], [bool, bool], "types of durable and blocking")
 
 
@@ -45,7 +45,7 @@ def good_ids_are_kept(w: World) -> None:
     """Ids of allowed characters come back unchanged, and different ids are different threads."""
     for thread in _GOOD:
         w.thread(thread)
-    same([head.thread for head in w.store.heads()], list(_GOOD), "ids")
+    same([head.thread for head in w.store.query(ThreadFilter())], list(_GOOD), "ids")
     for thread in _GOOD:
         same((w.store.head(thread).thread, w.load(thread).head.thread), (thread, thread), "id")
 
@@ -54,7 +54,7 @@ def bad_ids_are_not_claimed(w: World) -> None:
     """An id that is empty, too long, or has other characters is refused by `claim`."""
     for thread in _BAD:
         refused(InputError, partial(w.claim, thread), f"id {thread[:9]!a}", code="bad-thread")
-    same(w.store.heads(), [], "heads")
+    same(w.store.query(ThreadFilter()), [], "heads")
 
 
 def bad_ids_are_not_read(w: World) -> None:
@@ -69,7 +69,7 @@ def bad_ids_are_not_read(w: World) -> None:
     for name, call in calls.items():
         for thread in _BAD:
             refused(InputError, partial(call, thread), f"{name} of {thread[:9]!a}", code="bad-thread")
-    same([head.thread for head in w.store.heads()], ["t"], "ids")
+    same([head.thread for head in w.store.query(ThreadFilter())], ["t"], "ids")
 
 
 def ids_that_are_no_text_are_refused(w: World) -> None:
@@ -106,7 +106,7 @@ def a_closed_store_refuses_work(w: World) -> None:
         "claim": lambda: w.claim("u"),
         "commit": lambda: w.store.commit(claim, Commit(1, AT, [entry(2)])),
         "head": lambda: w.store.head("t"),
-        "heads": w.store.heads,
+        "query": partial(w.store.query, ThreadFilter()),
         "load": w.load,
         "records": w.bodies,
         "delete": lambda: w.store.delete("t"),
@@ -129,7 +129,7 @@ def a_store_is_a_context(w: World) -> None:
     with store as same_store:
         holds(same_store is store, "with gives another object")
         store.claim("t", create=True, lease_s=LONG_S, at=AT)
-    refused(StoreError, store.heads, "heads after with")
+    refused(StoreError, partial(store.query, ThreadFilter()), "a query after with")
 
 
 def a_store_is_an_async_context(w: World) -> None:
@@ -141,10 +141,10 @@ def a_store_is_an_async_context(w: World) -> None:
     async def use() -> None:
         async with store as same_store:
             holds(same_store is store, "async with gives another object")
-            store.heads()
+            store.query(ThreadFilter())
 
     asyncio.run(use())
-    refused(StoreError, store.heads, "heads after async with")
+    refused(StoreError, partial(store.query, ThreadFilter()), "a query after async with")
 
 
 def a_context_does_not_swallow(w: World) -> None:

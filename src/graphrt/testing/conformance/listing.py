@@ -1,4 +1,4 @@
-"""Clauses on `head` and `heads`: which threads are listed, in which order, and how to page through them."""
+"""Clauses on `head` and on queries of threads: which threads are listed, in which order, and how to page through them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from math import nan
 from typing import Any
 
 from graphrt.errors import InputError
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.protocol import Commit
-from graphrt.stores.verbs import delete_many
 from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 
 def an_empty_store_lists_nothing(w: World) -> None:
     """A store without threads has no heads, whatever the filters are."""
-    same(w.store.heads(), [], "heads")
-    same(w.store.heads(status="running", graph="g", prefix="a", updated_before=AT, limit=3), [], "filtered heads")
+    same(w.store.query(ThreadFilter()), [], "heads")
+    same(
+        w.store.query(ThreadFilter(status="running", graph="g", prefix="a", updated_before=AT), limit=3),
+        [],
+        "filtered heads",
+    )
 
 
 def heads_are_in_order_of_making(w: World) -> None:
@@ -48,10 +52,10 @@ def heads_are_the_same_as_head(w: World) -> None:
     """`heads`, `head` and `load` return the same head of a thread."""
     w.thread("a", entries=3, status="failed", graph="g")
     w.held("b", entries=2)
-    for head in w.store.heads():
+    for head in w.store.query(ThreadFilter()):
         same(tuple(head), tuple(w.store.head(head.thread)), "head")
         same(tuple(head), tuple(w.load(head.thread).head), "head of load")
-    same([head.owned for head in w.store.heads()], [False, True], "owned")
+    same([head.owned for head in w.store.query(ThreadFilter())], [False, True], "owned")
 
 
 def heads_of_a_status(w: World) -> None:
@@ -126,7 +130,7 @@ def a_bad_limit_is_refused(w: World) -> None:
     for limit in bad:
         refused(InputError, partial(_ids, w, limit=limit), f"limit {limit!r}")
     refused(InputError, partial(_ids, w, updated_before=nan), "the time NaN")
-    refused(InputError, lambda: delete_many(w.store, [], updated_before=nan), "the time NaN of a deletion")
+    refused(InputError, lambda: w.store.delete_many([], updated_before=nan), "the time NaN of a deletion")
 
 
 def heads_after_a_thread(w: World) -> None:
@@ -188,12 +192,12 @@ def graph_names_may_be_odd(w: World) -> None:
     """The name of a graph may be any text."""
     for n, graph in enumerate(("%", "_", "'", "\u00e9", "e\u0301", " ", "a" * 1_000, "g")):
         w.thread(f"t{n}", graph=graph)
-        same([head.graph for head in w.store.heads(graph=graph)], [graph], f"graphs named {graph[:9]!r}")
+        same([head.graph for head in w.store.query(ThreadFilter(graph=graph))], [graph], f"graphs named {graph[:9]!r}")
 
 
-def _ids(w: World, **filters: Any) -> list[str]:
-    """Return the ids of the threads that `heads` lists."""
-    return [head.thread for head in w.store.heads(**filters)]
+def _ids(w: World, *, after: str | None = None, limit: int | None = None, **filters: Any) -> list[str]:
+    """Return the ids of the threads that `query` lists."""
+    return [head.thread for head in w.store.query(ThreadFilter(**filters), after=after, limit=limit)]
 
 
 def _some(w: World) -> None:

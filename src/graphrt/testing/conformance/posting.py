@@ -1,7 +1,4 @@
-"""Clauses on letters that a commit posts to other threads (`Commit.posts`), for stores that are `Postable`.
-
-A store without these methods keeps the clauses by having none of them.
-"""
+"""Clauses on letters that a commit posts to other threads (`Commit.posts`), for stores that are `Store`."""
 
 from __future__ import annotations
 
@@ -10,12 +7,12 @@ from functools import partial
 from typing import Any
 
 from graphrt.errors import ConflictError, InputError
-from graphrt.stores.mail import Postable
-from graphrt.stores.protocol import Commit
+from graphrt.stores.filters import DueFilter, MailFilter
+from graphrt.stores.protocol import Commit, Store
 from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 
-def a_commit_posts_letters_to_other_threads(w: World, store: Postable) -> None:
+def a_commit_posts_letters_to_other_threads(w: World) -> None:
     """A commit posts its letters in their order; threads that do not exist, or have no entries, are passed over."""
     w.thread("u", status="interrupted")
     w.thread("v", status="completed")
@@ -23,36 +20,41 @@ def a_commit_posts_letters_to_other_threads(w: World, store: Postable) -> None:
     claim = w.held("t")
     letters = [("u", "b", b"1"), ("nobody", "b", b"2"), ("v", "b", b"3"), ("empty", "b", b"4"), ("u", "a", b"5")]
     w.store.commit(claim, Commit(1, AT, [entry(2)], posts=letters))
-    same(_mail(store, "u"), [("b", b"1"), ("a", b"5")], "mail of u")
-    same(_mail(store, "v"), [("b", b"3")], "mail of v")
-    same(_mail(store, "t"), [], "mail of the sender")
-    same([head.thread for head in store.due(now=AT)], ["u", "v"], "threads that are due")
-    refused(InputError, lambda: store.mail("nobody"), "the mail of an unknown thread", code="unknown-thread")
+    same(_mail(w.store, "u"), [("b", b"1"), ("a", b"5")], "mail of u")
+    same(_mail(w.store, "v"), [("b", b"3")], "mail of v")
+    same(_mail(w.store, "t"), [], "mail of the sender")
+    same([head.thread for head in w.store.query(DueFilter(now=AT))], ["u", "v"], "threads that are due")
+    refused(
+        InputError,
+        lambda: w.store.query(MailFilter(thread="nobody")),
+        "the mail of an unknown thread",
+        code="unknown-thread",
+    )
 
 
-def a_posted_id_is_kept_once(w: World, store: Postable) -> None:
+def a_posted_id_is_kept_once(w: World) -> None:
     """Of letters with one id the first is kept, whether a commit or a call of `post` sends them, or one was taken."""
     w.thread("u")
     claim = w.held("t")
     w.store.commit(claim, Commit(1, AT, posts=[("u", "a", b"1"), ("u", "a", b"2")]))
-    same(store.post("u", "a", b"3"), False, "a letter with the id of one that a commit posted")
-    same(_mail(store, "u"), [("a", b"1")], "mail")
+    same(w.store.post("u", "a", b"3"), False, "a letter with the id of one that a commit posted")
+    same(_mail(w.store, "u"), [("a", b"1")], "mail")
     other = w.claim("u")
-    w.store.commit(other, Commit(1, AT, taken=[letter.place for letter in store.mail("u")]))
+    w.store.commit(other, Commit(1, AT, taken=[letter.place for letter in w.store.query(MailFilter(thread="u"))]))
     w.store.commit(claim, Commit(1, AT, posts=[("u", "a", b"4"), ("u", "b", b"5")]))
-    same(_mail(store, "u"), [("b", b"5")], "mail after a letter with the id of one that was taken")
+    same(_mail(w.store, "u"), [("b", b"5")], "mail after a letter with the id of one that was taken")
 
 
-def a_commit_posts_although_it_writes_nothing_else(w: World, store: Postable) -> None:
+def a_commit_posts_although_it_writes_nothing_else(w: World) -> None:
     """A commit without records posts its letters, also the one that releases its thread, or deletes it as empty."""
     w.thread("u")
     for thread, held in (("t", w.held("t")), ("empty", w.claim("empty"))):
         seq = 1 if thread == "t" else 0
         w.store.commit(held, Commit(seq, AT, release=True, posts=[("u", thread, b"x")]))
-    same(_mail(store, "u"), [("t", b"x"), ("empty", b"x")], "mail")
+    same(_mail(w.store, "u"), [("t", b"x"), ("empty", b"x")], "mail")
 
 
-def a_refused_commit_posts_nothing(w: World, store: Postable) -> None:
+def a_refused_commit_posts_nothing(w: World) -> None:
     """A commit that is refused posts none of its letters; one with a letter that cannot be kept is refused whole."""
     w.thread("u")
     claim = w.held("t")
@@ -64,11 +66,11 @@ def a_refused_commit_posts_nothing(w: World, store: Postable) -> None:
     for letter, code in bad:
         commit = Commit(1, AT, [entry(2)], posts=[one, letter])
         refused(InputError, partial(w.store.commit, claim, commit), f"the letter {letter!a}", code=code)
-    same(store.mail("u"), [], "mail")
+    same(w.store.query(MailFilter(thread="u")), [], "mail")
     same(w.store.head("t").seq, 1, "the last entry")
 
 
-def posted_letters_are_for_held_threads_too(w: World, store: Postable) -> None:
+def posted_letters_are_for_held_threads_too(w: World) -> None:
     """Owners of two threads may post to each other, again and again, while both go on with their commits."""
     claims = {thread: w.held(thread) for thread in ("t", "u")}
     rounds = 20
@@ -82,11 +84,15 @@ def posted_letters_are_for_held_threads_too(w: World, store: Postable) -> None:
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(commit, ("t", "u")))
     for thread, other in (("t", "u"), ("u", "t")):
-        same([one.id for one in store.mail(thread)], [f"{other}{seq}" for seq in range(1, rounds + 1)], "mail")
+        same(
+            [one.id for one in w.store.query(MailFilter(thread=thread))],
+            [f"{other}{seq}" for seq in range(1, rounds + 1)],
+            "mail",
+        )
         same(w.store.head(thread).seq, rounds + 1, "the last entry")
 
 
-def posted_letters_outlive_reopening(w: World, _store: Postable) -> None:
+def posted_letters_outlive_reopening(w: World) -> None:
     """A durable store that is opened again has the letters that a commit posted."""
     if not w.store.durable:
         return
@@ -97,5 +103,5 @@ def posted_letters_outlive_reopening(w: World, _store: Postable) -> None:
     same(_mail(again, "u"), [("a", b"x")], "mail")
 
 
-def _mail(store: Postable, thread: str) -> list[tuple[str, Any]]:
-    return [(letter.id, letter.body) for letter in store.mail(thread)]
+def _mail(store: Store, thread: str) -> list[tuple[str, Any]]:
+    return [(letter.id, letter.body) for letter in store.query(MailFilter(thread=thread))]

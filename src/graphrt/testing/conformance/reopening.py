@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from graphrt.errors import ConflictError, InputError
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.protocol import Commit, Record, Saved
 from graphrt.testing.conformance._world import AT, LONG_S, World, entry, refused, same
 
@@ -10,7 +11,7 @@ from graphrt.testing.conformance._world import AT, LONG_S, World, entry, refused
 def a_durable_store_says_so(w: World) -> None:
     """A store that finds its threads after reopening has `durable` set."""
     w.thread()
-    same((w.store.durable, w.reopen().heads() != []), (True, True), "durable, and something there")
+    same((w.store.durable, w.reopen().query(ThreadFilter()) != []), (True, True), "durable, and something there")
 
 
 def everything_is_there_again(w: World) -> None:
@@ -79,7 +80,7 @@ def a_deletion_is_durable(w: World) -> None:
     w.thread("b")
     w.store.delete("a")
     w.reopen()
-    same([head.thread for head in w.store.heads()], ["b"], "ids")
+    same([head.thread for head in w.store.query(ThreadFilter())], ["b"], "ids")
     refused(InputError, lambda: w.store.head("a"), "head of the deleted thread", code="unknown-thread")
 
 
@@ -120,10 +121,10 @@ def order_is_kept_after_reopening(w: World) -> None:
     w.reopen()
     w.thread("a")
     w.reopen()
-    same([head.thread for head in w.store.heads()], ["b", "a"], "ids")
+    same([head.thread for head in w.store.query(ThreadFilter())], ["b", "a"], "ids")
 
 
 def an_unused_storage_is_empty_again(w: World) -> None:
     """A storage that was opened and closed without a write is still empty."""
     w.reopen()
-    same(w.store.heads(), [], "heads")
+    same(w.store.query(ThreadFilter()), [], "heads")

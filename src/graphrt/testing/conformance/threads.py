@@ -10,8 +10,7 @@ from typing import Annotated, Any, Final
 import typing_extensions as te
 
 from graphrt.reducers import append
-from graphrt.stores.labels import finds
-from graphrt.stores.mail import postable, posts
+from graphrt.stores.filters import MailFilter
 from graphrt.testing.conformance._world import AT, World, holds, same
 
 _HALF: Final = 40_000
@@ -70,17 +69,21 @@ def a_copy_has_everything_and_is_apart(w: World) -> None:
     runtime.resume("t", "yes")
     runtime.run({"log": []}, thread="t")
     runtime.prune("t", before=runtime.history("t")[1].seq)
-    if finds(w.store):
+    if "labels" in w.store.offers:
         runtime.label("t", title="Pages", add_tags=["x"], priority=3)
-    if posts(w.store):
+    if "mail" in w.store.offers:
         runtime.signal("t", "news", 1)
     wanted = _seen(runtime, "t")
     runtime.copy_thread("t", "a")
     runtime.copy_thread("t", "b")
     same((_seen(runtime, "a"), _seen(runtime, "t")), (wanted, wanted), "the copy, and the thread after it was copied")
     same([info.thread for info in runtime.threads()], ["t", "a", "b"], "order of the listed threads")
-    if posts(w.store):
-        same((len(postable(w.store).mail("t")), postable(w.store).mail("a")), (1, []), "letters, which are not copied")
+    if "mail" in w.store.offers:
+        same(
+            (len(w.store.query(MailFilter(thread="t"))), w.store.query(MailFilter(thread="a"))),
+            (1, []),
+            "letters, which are not copied",
+        )
     end = runtime.resume("a", "no").state
     same((_seen(runtime, "b"), _seen(runtime, "t")), (wanted, wanted), "the others after the copy went on")
     runtime.delete_thread("t")
@@ -116,7 +119,11 @@ def _seen(runtime: Any, thread: str) -> tuple[Any, ...]:
     (info,) = [one for one in runtime.threads() if one.thread == thread]
     entries = [(e.seq, e.event) for e in runtime.entries(thread) if not isinstance(e.event, ThreadCopied)]
     asked = [(one.payload, one.id.partition("/")[2]) for one in status.interrupts]
-    listed = [one.interrupt.payload for one in runtime.inbox() if one.thread == thread] if finds(runtime.store) else []
+    listed = (
+        [one.interrupt.payload for one in runtime.inbox() if one.thread == thread]
+        if "labels" in runtime.store.offers
+        else []
+    )
     states = [(one.seq, one.values) for one in runtime.history(thread) if one.seq <= entries[-1][0]]
     return status.values, status.status, asked, listed, entries, states, info.title, info.tags, info.priority
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -12,6 +12,7 @@ from typing import Any, Final, final
 
 from graphrt.errors import ConflictError, GraphrtError
 from graphrt.stores.protocol import Claim, Commit, Store
+from graphrt.stores.wrapper import StoreWrapper
 
 _SHORT_LEASE_S: Final = 0.05
 """Lease of a claim of which a torn file may remain: its owner, this process, seems to live, and only time ends it."""
@@ -22,7 +23,7 @@ class CrashError(BaseException):
 
 
 @final
-class CrashStore:
+class CrashStore(StoreWrapper):
     """Counts writes, remembers what was acknowledged, and dies before or after one of the writes.
 
     Args:
@@ -44,9 +45,7 @@ class CrashStore:
         files: Path | None = None,
         seed: int = 0,
     ) -> None:
-        self.inner = store
-        self.durable = store.durable
-        self.blocking = store.blocking
+        super().__init__(store)
         self.writes: list[str] = []
         """What each write was."""
         self.acked = 0
@@ -67,22 +66,19 @@ class CrashStore:
         self._claims: list[Claim] = []
         self._lock = Lock()
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
     def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
         """Claim the thread, unless the process dies."""
         if self._tear == len(self.writes) + 1:
             lease_s = _SHORT_LEASE_S
         claim: Claim = self._write(
-            "claim", lambda: self.inner.claim(thread, create=create, lease_s=lease_s, at=at), self._claims.append
+            "claim", lambda: self.store.claim(thread, create=create, lease_s=lease_s, at=at), self._claims.append
         )
         return claim
 
-    def renew(self, claims: Sequence[Claim]) -> None:
+    def renew(self, claims: Iterable[Claim]) -> None:
         """Renew *claims* if the process is alive."""
         if not self.died:
-            self.inner.renew(claims)
+            self.store.renew(claims)
 
     def commit(self, claim: Claim, commit: Commit) -> None:
         """Write *commit*, unless the process dies."""
@@ -92,14 +88,14 @@ class CrashStore:
         parts += [f"staged {key}" for key, _ in commit.stage]
         self._write(
             f"commit ({', '.join(parts) or commit.status or 'no entry'})",
-            lambda: self.inner.commit(claim, commit),
+            lambda: self.store.commit(claim, commit),
             lambda _: self._acknowledge(commit),
         )
 
     def release(self, claim: Claim) -> None:
         """Release the claim. A dead process releases nothing."""
         if not self.died:
-            self._write("release", lambda: self.inner.release(claim), lambda _: None)
+            self._write("release", lambda: self.store.release(claim), lambda _: None)
 
     def close(self) -> None:
         """Leave the store open, since the next process may need it."""
@@ -108,14 +104,14 @@ class CrashStore:
         """Free what the dead process held, as the store does when it finds the owner dead."""
         if self.torn is not None:
             sleep(_SHORT_LEASE_S * 1.2)
-        crash = getattr(self.inner, "crash", None)
+        crash = getattr(self.store, "crash", None)
         if crash is not None:
             crash()
         elif self.durable:
-            self.inner.close()
+            self.store.close()
         else:
             for claim in self._claims:
-                self.inner.release(claim)
+                self.store.release(claim)
 
     def _write(self, what: str, do: Callable[[], Any], acknowledge: Callable[[Any], object]) -> Any:
         with self._lock:
@@ -129,7 +125,7 @@ class CrashStore:
             if self._tear == number and self._files is not None:
                 for claim in self._claims:
                     claim.lease_s = _SHORT_LEASE_S
-                self.inner.renew(self._claims)
+                self.store.renew(self._claims)
                 before = _contents(self._files)
                 with suppress(ConflictError):  # this process was so slow that the lease ran out: nothing is written
                     do()
@@ -166,8 +162,8 @@ class CrashStore:
     def _intrude(self, claim: Claim, commit: Commit) -> None:
         older = Claim(claim.head._replace(epoch=claim.epoch - 1), claim.lease_s)
         tries: list[tuple[str, Callable[[], object]]] = [
-            ("claim", lambda: self.inner.claim(claim.thread, create=False, lease_s=30.0, at=commit.at)),
-            ("commit", lambda: self.inner.commit(older, commit)),
+            ("claim", lambda: self.store.claim(claim.thread, create=False, lease_s=30.0, at=commit.at)),
+            ("commit", lambda: self.store.commit(older, commit)),
         ]
         for verb, call in tries:
             try:

@@ -130,7 +130,7 @@ class Case:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.store.inner.close()
+        self.store.store.close()
         self._stack.close()
 
     @property
@@ -202,7 +202,7 @@ class Case:
                     path.unlink()
             for name, content in dead.torn.items():
                 (self._place / name).write_bytes(content)
-        again = self._plan.open(self._place) if dead.durable else dead.inner
+        again = self._plan.open(self._place) if dead.durable else dead.store
         self.store = CrashStore(again)
         try:
             loaded = again.load(THREAD)

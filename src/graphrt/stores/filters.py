@@ -1,0 +1,259 @@
+"""Filters of `Store.query`: which rows of a store to list, and of which kind.
+
+    ThreadFilter     heads of threads              FollowerFilter   ids of threads that have a follower
+    DueFilter        heads of threads to drive     ScheduleFilter   schedules
+    QuestionFilter   open questions                MailFilter       messages to one thread
+
+A field that is None, an empty set or False lets every row pass. All texts are compared exactly, character by character,
+except the title. `fits` says the same in Python, for stores without SQL. Labels and questions are projections of a
+thread's journal, whose writer hands them to the store in the transaction that writes the entries
+(`_journal.open_questions`).
+"""
+
+# ruff: noqa: D102 - `Filter` documents the methods
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.events.status import Status
+from graphrt.stores.protocol import Head, MailMessage, Offer, OpenQuestion, StoredSchedule
+
+if TYPE_CHECKING:
+    from graphrt.stores.protocol import Question, Store
+
+__all__ = [
+    "BEGINS",
+    "WAITS",
+    "DueFilter",
+    "Filter",
+    "FollowerFilter",
+    "MailFilter",
+    "QuestionFilter",
+    "ScheduleFilter",
+    "ThreadFilter",
+]
+
+R = TypeVar("R")
+
+WAITING: Final[tuple[Status, ...]] = ("running", "interrupted", "completed")
+"""Statuses in which mail makes a thread due. A failed or cancelled thread needs a person first."""
+BEGINS: Final = "input:"
+"""Beginning of the ids of messages that begin a run. A completed thread with such a message is listed as running."""
+WAITS: Final = "input:queue:"
+"""Beginning of the ids of those that wait for the end of the run. They do not make a paused thread due."""
+
+
+class Filter(Generic[R]):
+    """Which rows to list. Each kind of row has a class of its own."""
+
+    __slots__ = ()
+
+    @property
+    def needs(self) -> Offer | None:
+        """What a store must offer to list these rows; None if every store can."""
+        return None
+
+    @property
+    def times(self) -> Mapping[str, float | None]:
+        """The times among the fields, by name, for a check: NaN is neither before nor after any time."""
+        return {}
+
+    def fits(self, row: Any) -> bool:  # noqa: ARG002 - some filters have nothing to check
+        """Return whether *row* is to be listed. What depends on other rows of the store, such as mail, is not checked."""
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadFilter(Filter[Head]):
+    """Threads with at least one entry, in order of creation. A page begins after the thread with the id `after`.
+
+    A completed thread with a message that begins another run (`BEGINS`) is listed as running.
+    """
+
+    status: Status | None = None
+    graph: str | None = None
+    """Name of the graph."""
+    prefix: str | None = None
+    """Beginning of the id."""
+    updated_before: float | None = None
+    """The last commit is older than this, in seconds since the epoch."""
+    ids: Collection[str] | None = None
+    """The thread is one of these. Ids without a thread are ignored."""
+    tenant: str | None = None
+    tags: frozenset[str] = frozenset()
+    """The thread must have all of them."""
+    title: str | None = None
+    """The title must contain this text, upper or lower case."""
+    updated_after: float | None = None
+    """The last commit is this old or younger, in seconds since the epoch."""
+    newest_first: bool = False
+    """Whether the thread that was created last comes first."""
+    has_mail: bool = False
+    """The thread must have messages that were not taken yet."""
+
+    @property
+    def needs(self) -> Offer | None:
+        if self.has_mail:
+            return "mail"
+        # Every store can list by the other fields.
+        plain = self.tenant is None and self.title is None and self.updated_after is None
+        return None if plain and not self.tags and not self.newest_first else "labels"
+
+    @property
+    def times(self) -> Mapping[str, float | None]:
+        return {"updated_after": self.updated_after, "updated_before": self.updated_before}
+
+    def fits(self, row: Head) -> bool:
+        return (
+            (self.status is None or row.status == self.status)
+            and (self.graph is None or row.graph == self.graph)
+            and (self.prefix is None or row.thread.startswith(self.prefix))
+            and (self.ids is None or row.thread in self.ids)
+            and (self.tenant is None or row.tenant == self.tenant)
+            and self.tags <= row.tags
+            and (self.title is None or (row.title is not None and folded(self.title) in folded(row.title)))
+            and (self.updated_after is None or row.updated_at >= self.updated_after)
+            and (self.updated_before is None or row.updated_at < self.updated_before)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueFilter(Filter[Head]):
+    """Threads that are due and have no living owner, those of a higher priority first, else in order of creation.
+
+    Due are threads with the status "running"; paused ones with an open question whose `expires_at` is not after *now*;
+    running or completed ones with mail; and paused ones with a message whose id does not begin with `WAITS`. A page
+    begins after the thread with the id `after`, which need not be due.
+    """
+
+    now: float
+    """Seconds since the epoch."""
+    graphs: Collection[str] | None = None
+    """Names of graphs."""
+    prefix: str | None = None
+    """Beginning of the id."""
+
+    @property
+    def needs(self) -> Offer | None:
+        return "mail"
+
+    @property
+    def times(self) -> Mapping[str, float | None]:
+        return {"now": self.now}
+
+    def fits(self, row: Head) -> bool:
+        return (self.graphs is None or row.graph in self.graphs) and (
+            self.prefix is None or row.thread.startswith(self.prefix)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionFilter(Filter[OpenQuestion]):
+    """Open questions of all threads (the inbox) or of one, the oldest first. A page begins after the token `after`."""
+
+    kind: str | None = None
+    tenant: str | None = None
+    tags: frozenset[str] = frozenset()
+    """The thread must have all of them."""
+    graph: str | None = None
+    node: str | None = None
+    without: frozenset[str] = frozenset()
+    """Kinds that are not listed. A *kind* that is asked for is."""
+    thread: str | None = None
+    """Id of the thread, which must exist."""
+
+    @property
+    def needs(self) -> Offer | None:
+        return "labels"
+
+    def fits(self, row: OpenQuestion) -> bool:
+        head, question, _ = row
+        return (
+            (question.kind not in self.without if self.kind is None else question.kind == self.kind)
+            and (self.tenant is None or head.tenant == self.tenant)
+            and self.tags <= head.tags
+            and (self.graph is None or question.graph == self.graph)
+            and (self.node is None or question.node == self.node)
+            and (self.thread is None or head.thread == self.thread)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailFilter(Filter[MailMessage]):
+    """Messages to a thread that were not taken yet, in the order of posting. `after` is a place, as text."""
+
+    thread: str
+    """Id of the thread, which must exist."""
+
+    @property
+    def needs(self) -> Offer | None:
+        return "mail"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowerFilter(Filter[str]):
+    """Those of *threads* that have a follower of live items now, in the order of their ids. `after` is such an id."""
+
+    threads: Collection[str]
+
+    @property
+    def needs(self) -> Offer | None:
+        return "live"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleFilter(Filter[StoredSchedule]):
+    """Schedules, in the order of their names. A page begins after the name `after`."""
+
+    graph: str | None = None
+    """Name of the graph that they start threads of."""
+    due_by: float | None = None
+    """It is due at this time or before, in seconds since the epoch."""
+    prefix: str | None = None
+    """Beginning of the name."""
+
+    @property
+    def needs(self) -> Offer | None:
+        return "schedules"
+
+    @property
+    def times(self) -> Mapping[str, float | None]:
+        return {"due_by": self.due_by}
+
+    def fits(self, row: StoredSchedule) -> bool:
+        return (
+            (self.graph is None or row.graph == self.graph)
+            and (self.due_by is None or row.due_at <= self.due_by)
+            and (self.prefix is None or row.name.startswith(self.prefix))
+        )
+
+
+def folded(text: str) -> str:
+    """Return *text* in the form in which titles are compared, without differences of upper and lower case."""
+    return text.casefold()
+
+
+def place_of(after: str | None) -> int:
+    """Return the place after which a page of mail begins; 0 without *after*.
+
+    Raises:
+        InputError: *after* is not the place of a message, as text (`input`).
+    """
+    if after is None:
+        return 0
+    if not (after.isascii() and after.isdecimal() and len(after) < 19):  # a place has 63 bits
+        raise INVALID_ARGUMENT(argument="after=", value=after, wanted="the `place` of a message, as text")
+    return int(after)
+
+
+def open_questions(store: Store, thread: str) -> list[Question]:
+    """Return the open questions of *thread*, the oldest first.
+
+    Raises:
+        InputError: There is no such thread, or the store lists no questions.
+    """
+    return [row.question for row in store.query(QuestionFilter(thread=thread))]

@@ -1,0 +1,336 @@
+"""`StoreWrapper`: a store around another one, which passes every call on to it.
+
+A wrapper may change ids of threads (`inner_id`, `outer_id`), bodies (`bodies`), filters (`inner_filter`), claims
+(`inner_claim`, `outer_claim`), or what happens around a call (`call`). All methods of the protocol use these, so that
+a subclass overrides the few that it needs, and a new method of the protocol is passed on here alone.
+"""
+
+# ruff: noqa: D102 - the methods are those of the store protocol, which documents them
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from graphrt.stores import _refusals
+from graphrt.stores.filters import Filter, MailFilter, QuestionFilter
+from graphrt.stores.protocol import (
+    Claim,
+    Commit,
+    Head,
+    LiveBatch,
+    Loaded,
+    MailMessage,
+    OpenQuestion,
+    Question,
+    Record,
+    Saved,
+    Store,
+    StoredSchedule,
+)
+
+if TYPE_CHECKING:
+    from graphrt.stores.verbs import Finding
+
+__all__ = ["Bodies", "StoreWrapper"]
+
+
+class Bodies(Protocol):
+    """How a wrapper changes bodies. Each is bound to a thread and a place in it: a kind, such as "record", and a name."""
+
+    def seal(self, body: bytes, thread: str, kind: str, place: Any) -> bytes:
+        """Return *body* as the inner store keeps it."""
+        ...
+
+    def open(self, body: bytes, thread: str, kind: str, place: Any) -> bytes:
+        """Return the body that `seal` made *body* of.
+
+        Raises:
+            StoreError: It is not one, or of another place.
+        """
+        ...
+
+    def name(self, thread: str, name: str) -> str:
+        """Return the name of a new blob in the inner store."""
+        ...
+
+    def names(self, thread: str, name: str) -> Sequence[str]:
+        """Return all names that the blob may have in the inner store; of several, the last one counts."""
+        ...
+
+
+class StoreWrapper(Store):
+    """A store that passes every call on to *store*. Closing it closes that one too.
+
+    Args:
+        store: The store that does the work.
+        bodies: How bodies are changed on their way; None leaves them as they are.
+    """
+
+    def __init__(self, store: Store, *, bodies: Bodies | None = None) -> None:
+        self.store: Store = store
+        """The store that does the work."""
+        self.durable: bool = store.durable
+        self.blocking: bool = store.blocking
+        self.offers = store.offers
+        self.tenant: str | None = store.tenant
+        self.encrypted: bool = store.encrypted
+        self._bodies = bodies
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} over {self.store!r}>"
+
+    # What a subclass may change.
+
+    def call(self, operation: str, /, *args: Any, **options: Any) -> Any:
+        """Call the method *operation* of the inner store, with arguments that were mapped."""
+        return getattr(self.store, operation)(*args, **options)
+
+    def inner_id(self, thread: str, *, new: bool = False) -> str:  # noqa: ARG002 - for subclasses
+        """Return the id that the inner store has for *thread*, or for a schedule; *new* if it may be created now."""
+        return thread
+
+    def outer_id(self, thread: str) -> str:
+        """Return the id for the thread (or schedule) that the inner store has as *thread*."""
+        return thread
+
+    def inner_claim(self, claim: Claim) -> Claim:
+        """Return the inner store's claim behind *claim*."""
+        return claim
+
+    def outer_claim(self, claim: Claim) -> Claim:
+        """Return the claim that a caller gets for *claim* of the inner store."""
+        return claim
+
+    def inner_filter(self, wanted: Filter[Any]) -> Filter[Any]:
+        """Return *wanted* as the inner store gets it: with its ids."""
+        changes: dict[str, Any] = {}
+        for field in fields(wanted):  # type: ignore[arg-type]  # every filter is a dataclass
+            value = getattr(wanted, field.name)
+            if value is not None and field.name == "thread":
+                changes["thread"] = self.inner_id(value)
+            elif value is not None and field.name in {"ids", "threads"}:
+                changes[field.name] = [self.inner_id(thread) for thread in value]
+        return replace(wanted, **changes) if changes else wanted  # type: ignore[type-var]
+
+    def inner_after(self, wanted: Filter[Any], after: str) -> str:
+        """Return *after*, at which a page of *wanted* begins, as the inner store gets it."""
+        return after if isinstance(wanted, (QuestionFilter, MailFilter)) else self.inner_id(after)
+
+    # Threads.
+
+    def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
+        inner = self.inner_id(thread, new=create)
+        return self.outer_claim(self.call("claim", inner, create=create, lease_s=lease_s, at=at))
+
+    def renew(self, claims: Iterable[Claim]) -> None:
+        self.call("renew", [self.inner_claim(claim) for claim in claims])
+
+    def release(self, claim: Claim) -> None:
+        self.call("release", self.inner_claim(claim))
+
+    def commit(self, claim: Claim, commit: Commit) -> None:
+        self.call("commit", self.inner_claim(claim), self._inner_commit(claim.thread, commit))
+
+    def head(self, thread: str) -> Head:
+        return self._outer_head(self.call("head", self.inner_id(thread)))
+
+    def select(self, wanted: Filter[Any], *, after: str | None, limit: int | None) -> list[Any]:
+        at = None if after is None else self.inner_after(wanted, after)
+        found = self.call("query", self.inner_filter(wanted), after=at, limit=limit)
+        return [self._outer_row(wanted, row) for row in found]
+
+    def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> Loaded:
+        found: Loaded = self.call("load", self.inner_id(thread), upto=upto, after=after)
+        found = found._replace(head=self._outer_head(found.head))
+        if self._bodies is None:
+            return found
+        opened, meta, snapshot = self._bodies.open, found.meta, found.snapshot
+        return found._replace(
+            meta=None if meta is None else opened(meta, thread, "meta", ""),
+            snapshot=snapshot and Saved(snapshot.seq, opened(snapshot.body, thread, "snapshot", snapshot.seq)),
+            records=[self._outer_record(thread, record) for record in found.records],
+            staged=[(key, opened(body, thread, "staged", key)) for key, body in found.staged],
+        )
+
+    def records(self, thread: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
+        found: Iterator[Record] = self.call("records", self.inner_id(thread), after=after, upto=upto)
+        return self.outer_records(found, thread)
+
+    def outer_records(self, found: Iterator[Record], thread: str) -> Iterator[Record]:
+        """Yield *found*, the records of *thread*, which the inner store reads page by page."""
+        return (self._outer_record(thread, record) for record in found) if self._bodies is not None else found
+
+    def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
+        inner = self.inner_id(thread)
+        if self._bodies is None:
+            found: dict[str, bytes] = self.call("blobs", inner, names)
+            return found
+        stored = {name: self._bodies.names(thread, name) for name in names}
+        found = self.call("blobs", inner, [one for ones in stored.values() for one in ones])
+        there: dict[str, bytes] = {}
+        for name, ones in stored.items():
+            # A blob is never replaced: if it was stored again after a change of keys, the one under the other name counts.
+            body = next((found[one] for one in reversed(ones) if one in found), None)
+            if body is not None:
+                there[name] = self._bodies.open(body, thread, "blob", name)
+        return there
+
+    def delete(self, thread: str) -> None:
+        self.call("delete", self.inner_id(thread))
+
+    def delete_many(self, threads: Iterable[str], *, updated_before: float | None = None) -> list[str]:
+        inner = [self.inner_id(thread) for thread in threads]
+        return [self.outer_id(thread) for thread in self.call("delete_many", inner, updated_before=updated_before)]
+
+    def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
+        keep = None if keep_blobs is None else self._inner_names(claim.thread, keep_blobs)
+        count: int = self.call("prune", self.inner_claim(claim), upto, keep_blobs=keep)
+        return count
+
+    def erase(
+        self,
+        claim: Claim,
+        commit: Commit,
+        *,
+        records: Iterable[Record],
+        snapshots_after: int,
+        keep_blobs: Iterable[str],
+    ) -> None:
+        thread = claim.thread
+        wanted = _refusals.replaced(records, thread)
+        self.call(
+            "erase",
+            self.inner_claim(claim),
+            self._inner_commit(thread, commit),
+            records=[self._inner_record(thread, record) for record in wanted.values()],
+            snapshots_after=snapshots_after,
+            keep_blobs=self._inner_names(thread, keep_blobs),
+        )
+
+    # Mail, schedules and live items.
+
+    def post(self, thread: str, id: str, body: bytes) -> bool:
+        _refusals.check_message(thread, id, body)
+        kept: bool = self.call("post", self.inner_id(thread), id, self._seal(body, thread, "mail", id))
+        return kept
+
+    def put_schedule(self, schedule: StoredSchedule, *, replaces: str | None) -> bool:
+        body = self._seal(schedule.body, schedule.name, "schedule", schedule.version)
+        inner = schedule._replace(name=self.inner_id(schedule.name, new=True), body=body)
+        kept: bool = self.call("put_schedule", inner, replaces=replaces)
+        return kept
+
+    def move_schedule(self, name: str, version: str, *, due_at: float, to: float) -> bool:
+        moved: bool = self.call("move_schedule", self.inner_id(name), version, due_at=due_at, to=to)
+        return moved
+
+    def delete_schedule(self, name: str) -> bool:
+        gone: bool = self.call("delete_schedule", self.inner_id(name))
+        return gone
+
+    def follow_live(self, thread: str, *, for_s: float) -> int:
+        place: int = self.call("follow_live", self.inner_id(thread), for_s=for_s)
+        return place
+
+    def relay(self, thread: str, id: str, body: bytes, *, forget: int = 0) -> int:
+        inner = self.inner_id(thread)
+        place: int = self.call("relay", inner, id, self._seal(body, thread, "live", id), forget=forget)
+        return place
+
+    def relayed(self, thread: str, *, after: int, limit: int) -> list[LiveBatch]:
+        found: list[LiveBatch] = self.call("relayed", self.inner_id(thread), after=after, limit=limit)
+        return [self._opened(one, thread, "live", one.id) for one in found]
+
+    def forget_live(self, threads: Iterable[str]) -> None:
+        self.call("forget_live", [self.inner_id(thread) for thread in threads])
+
+    def close(self) -> None:
+        self.call("close")
+
+    # What `verify` and `erase` ask a store for besides.
+
+    def _scrub(self) -> list[str]:
+        found: list[str] = self.call("_scrub")
+        return found
+
+    def _survey(self) -> Iterator[str | Finding]:
+        found: Iterator[str | Finding] = self.call("_survey")
+        return found
+
+    def _other_blobs(self, thread: str, names: Iterable[str]) -> list[str]:
+        found: list[str] = self.call("_other_blobs", self.inner_id(thread), self._inner_names(thread, names))
+        return found
+
+    # Values on their way in and out.
+
+    def _inner_commit(self, thread: str, commit: Commit) -> Commit:
+        """Return *commit* of *thread* as the inner store gets it."""
+        if self._bodies is not None:
+            # Checked before sealing, which needs bytes: the inner store sees only what it makes of them.
+            _refusals.last_seq(commit, thread)
+            _refusals.bytes_only(commit, thread)
+        if commit.posts:
+            posts = [(self.inner_id(to), id_, self._seal(body, to, "mail", id_)) for to, id_, body in commit.posts]
+            commit = commit._replace(posts=posts)
+        if self._bodies is None:
+            return commit
+        bodies, snapshot, meta = self._bodies, commit.snapshot, commit.meta
+        seal = bodies.seal  # `and` below keeps a None; meta may be empty bytes, which are sealed too
+        return commit._replace(
+            records=[self._inner_record(thread, record) for record in commit.records],
+            stage=[(key, seal(body, thread, "staged", key)) for key, body in commit.stage],
+            snapshot=snapshot and Saved(snapshot.seq, seal(snapshot.body, thread, "snapshot", snapshot.seq)),
+            blobs={bodies.name(thread, name): seal(body, thread, "blob", name) for name, body in commit.blobs.items()},
+            meta=None if meta is None else seal(meta, thread, "meta", ""),
+            questions=commit.questions
+            and [one._replace(body=seal(one.body, thread, "question", one.place)) for one in commit.questions],
+        )
+
+    def _inner_record(self, thread: str, record: Record) -> Record:
+        """Return *record* with its body changed. Its seal, hashes by which changes are found, stays."""
+        seq, count, body, hashes = record
+        return Record(seq, count, self._seal(body, thread, "record", (seq, count)), hashes)
+
+    def _outer_record(self, thread: str, record: Record) -> Record:
+        """Return the *record* of the inner store with its body as a caller wrote it."""
+        seq, count, body, hashes = record
+        return (
+            record
+            if self._bodies is None
+            else Record(seq, count, self._bodies.open(body, thread, "record", (seq, count)), hashes)
+        )
+
+    def _inner_names(self, thread: str, names: Iterable[str]) -> list[str]:
+        """Return all names that the blobs *names* may have in the inner store."""
+        return [*names] if self._bodies is None else [one for name in names for one in self._bodies.names(thread, name)]
+
+    def _outer_head(self, head: Head) -> Head:
+        """Return *head* of the inner store with the id that callers know."""
+        thread = self.outer_id(head.thread)
+        return head if thread == head.thread else head._replace(thread=thread)
+
+    def _outer_row(self, wanted: Filter[Any], row: Any) -> Any:
+        """Return *row* of the inner store, which *wanted* asked for, as callers know it."""
+        match row:
+            case Head():
+                return self._outer_head(row)
+            case OpenQuestion():
+                head = self._outer_head(row.head)
+                question: Question = self._opened(row.question, head.thread, "question", row.question.place)
+                return OpenQuestion(head, question, row.token)
+            case MailMessage() if isinstance(wanted, MailFilter):
+                return self._opened(row, wanted.thread, "mail", row.id)
+            case StoredSchedule():
+                name = self.outer_id(row.name)
+                return self._opened(row, name, "schedule", row.version)._replace(name=name)
+            case _:  # the id of a thread that is followed
+                return self.outer_id(row)
+
+    def _seal(self, body: bytes, thread: str, kind: str, place: Any) -> bytes:
+        return body if self._bodies is None else self._bodies.seal(body, thread, kind, place)
+
+    def _opened(self, row: Any, thread: str, kind: str, place: Any) -> Any:
+        """Return *row* of the inner store with its body as a caller wrote it."""
+        return row if self._bodies is None else row._replace(body=self._bodies.open(row.body, thread, kind, place))
