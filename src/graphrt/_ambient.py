@@ -12,6 +12,7 @@ Drivers set the variable once for each attempt of a node. Code that changes one 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
@@ -133,7 +134,9 @@ class inside:  # noqa: N801 - read as a function: `with inside(agent=place):`
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        SURROUNDINGS.reset(self._token)
+        # A coroutine that is closed from outside ends in the context of the code that closes it: nothing to reset there.
+        with suppress(ValueError):
+            SURROUNDINGS.reset(self._token)
 
 
 def entered(node: Any, watcher: Any = None, around: Surroundings | None = None) -> Token[Surroundings]:

@@ -1,8 +1,8 @@
 """`ctx.harness`: a harness bound to one task, whose calls are recorded, counted and shown on the run's stream.
 
-Two kinds are bound. An `Agent` knows graphs: it is driven with the task's services, and records each of its model and
-tool calls. Any other harness is plain: its whole reply is recorded as one call. Recording and counting themselves
-belong to `task_services`.
+Two kinds are bound. An `Agent` knows graphs: it is driven with the task as its host, and each of its model and tool
+calls is recorded. Any other harness is plain: its whole reply is recorded as one call, by the chain of links that model
+calls of agents have (`harness.agent._model_calls`). Recording and counting themselves belong to `task_host`.
 
 Terms of this file:
 
@@ -17,13 +17,14 @@ For the terms, see docs/glossary.md.
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Generic, final
 
 from graphrt._ambient import surroundings
 from graphrt._flows.live import MessageItem
+from graphrt._usage.budget import Budget, check_budget
 from graphrt.errors import a_type, names
 from graphrt.errors._codes.agents import (
     HARNESS_CANNOT_STREAM,
@@ -31,41 +32,31 @@ from graphrt.errors._codes.agents import (
     TOOL_NOT_ALLOWED,
     USAGE_CANNOT_BE_COUNTED,
 )
-from graphrt.harness.agent._services import AgentServices
+from graphrt.harness._harness_checks import check_harness, check_real, usage_problem
+from graphrt.harness._output.exchange import with_output
+from graphrt.harness._output.form import OutputForm
+from graphrt.harness.agent._chain import Link, Next, PendingCall, chained, profile_of
+from graphrt.harness.agent._digest import of_call
+from graphrt.harness.agent._host import CutOff, number
+from graphrt.harness.agent._model_calls import Recorded
+from graphrt.harness.budget._admission import Budgeted, Timed
+from graphrt.harness.budget._ledger import Ledger
 from graphrt.harness.protocol import OutputT_co, TextDelta
+from graphrt.harness.request import ModelRequest
 
 if TYPE_CHECKING:
+    from graphrt._agents.task_host import TaskHost
     from graphrt._engine.task import Task
-    from graphrt.harness import AgentReply, ModelProfile
-    from graphrt.harness._output.form import OutputForm
+    from graphrt.harness import AgentReply
 
 __all__ = ["BoundHarness", "MessageItem"]
 
-T = TypeVar("T")
 Show = Callable[[Any], None]
 """Shows an item of a reply, or the whole reply, to the reader of a stream."""
 _WITHHELD: Final[set[tuple[str, str]]] = set()
 """Pairs of names of agent and node that this process has logged a warning about; see `default_tools`."""
-
-
-class TaskHost(AgentServices, Protocol):
-    """The services of a task (`task_services`), with what a bound harness needs besides."""
-
-    def check(self) -> None:
-        """Raise NodeError if the attempt has ended or was given up (`attempt-over`)."""
-        ...
-
-    def call(self, fn: Callable[..., Coroutine[Any, Any, T]], *args: Any, **kwargs: Any) -> T:
-        """Run an async function from a sync node."""
-        ...
-
-    def publish(self, item: Any) -> None:
-        """Show *item* on the run's stream, mode `messages`."""
-        ...
-
-    def showing(self, show: Show | None) -> AgentServices:
-        """Return these services with *show* in place of `emit`."""
-        ...
+_NO_REQUEST: Final[Any] = None
+"""Stands for the request to a plain harness, which is only built to find the upper bound that a budget reserves."""
 
 
 @final
@@ -74,7 +65,7 @@ class BoundHarness(Generic[OutputT_co]):
 
     Args:
         harness: The harness that is called.
-        host: Records and counts for the task.
+        host: The task, which records and counts.
         tools: Tools that an agent may use in this node; None leaves the choice to the agent.
     """
 
@@ -121,19 +112,17 @@ class BoundHarness(Generic[OutputT_co]):
         Raises:
             NodeError: The attempt has ended or was given up (`attempt-over`).
         """
-        host = self._host
-        host.check()
         # `beside` lets a run that pauses to ask a person wait for the other runs first, so that their replies are kept.
-        return await host.beside(partial(self._run, prompt, options, show))
+        return await self._host.beside(partial(self._run, prompt, options, show))
 
     async def _run(self, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
-        """Run an agent with the task's services, or a plain harness as one call."""
+        """Run an agent with the task as its host, or a plain harness as one call."""
         drive = getattr(self._harness, "__graphrt_drive__", None)  # a method that agents have for this call
         if drive is None:
             return await self._plain(prompt, options, show)
-        host = self._host.showing(show)
         if self._tools is not None:
             options["tools"] = self._allowed(options.get("tools"), self._tools)
+        host = self._host if show == self._host.emit else self._host.but(emit=show)
         reply: AgentReply = await drive(host, prompt, options)
         return reply
 
@@ -163,62 +152,42 @@ class BoundHarness(Generic[OutputT_co]):
 
         An `output` option is handled here: the harness is asked for data of that form, and its text is parsed.
         """
-        from graphrt.harness._harness_checks import check_real
-        from graphrt.harness.agent._digest import of_call
-
         host, harness = self._host, self._harness
         form = _form(options)
         # The key is a digest of what is asked and how often it was asked before, so that the order of different calls
-        # does not matter when the node runs again (decision 0033).
-        path = of_call(prompt, options)
-        path = f"{path}.{host.number(path)}/"
-        key = f"{path}1"  # as for an agent, whose calls have keys that begin with such a path; here there is one call
+        # does not matter when the node runs again (decision 0033). It has the form of an agent's: the path of a run,
+        # and a call in it.
+        digest = of_call(prompt, options)
+        call = PendingCall(_NO_REQUEST, f"{digest}.{number(host, digest)}/1")
 
-        began: list[Any] = []  # the items of the reply, as they are streamed
-
-        async def call() -> AgentReply:
-            """Call the harness itself; record what its reply had said if it is cut off."""
-            began.clear()
-            try:
-                return await _called(harness, prompt, options, show, began)
-            except CancelledError:
-                heard = "".join(item.text for item in began if type(item) is TextDelta)
-                if heard and form is None:
-                    await host.stopped(key, heard, _profile(harness).name)
-                raise
-
-        async def within_budget() -> AgentReply:
-            """Make the call, within the task's budget if it has one. Called only if no reply is recorded."""
+        async def chosen(call: PendingCall, next_: Next) -> AgentReply:
+            """Check that the harness may be called before its profile is read: the link in place of `Fallback`."""
             if surroundings().instead is None:
                 check_real(harness)  # raises if this process forbids real model requests, as a test suite may
-            if host.ledger is None:
-                try:
-                    return await call()
-                except BaseException as error:
-                    from graphrt.harness.budget._admission import count_failed
+            call.model = harness
+            if host.ledger is not None:  # `defaults`: options that the harness uses if a call does not give them
+                defaults = getattr(harness, "defaults", None)
+                call.request = ModelRequest.build(prompt, options, defaults=defaults)  # type: ignore[arg-type]  # checked there
+            return await next_(call)
 
-                    await count_failed(error, _profile(harness), key=key, host=host, began=began)
-                    raise
-            from graphrt.harness.budget._admission import spend
-            from graphrt.harness.request import ModelRequest
+        async def ask(call: PendingCall) -> AgentReply:
+            """Ask the harness itself; record what its reply had said if it is cut off."""
+            try:
+                return await _called(harness, prompt, options, show, call.began)
+            except CancelledError:
+                heard = "".join(item.text for item in call.began if type(item) is TextDelta)
+                if heard and form is None:
+                    await host.record(CutOff(call.key, heard, call.profile.name))
+                raise
 
-            # `defaults`: options that the harness uses if a call does not give them.
-            request = ModelRequest.build(prompt, options, defaults=getattr(harness, "defaults", None))  # type: ignore[arg-type]  # checked there
-            return await spend(host.ledger, request, _profile(harness), call, key=key, host=host, began=began)
-
-        reply, known = await host.reply(key, within_budget)
-        # A recorded reply is counted by the ledgers of the run and the node already, but not by one that begins anew
-        # with this execution, as that of ctx.bind(budget=) does.
-        if known and host.ledger is not None and host.ledger is not host.known_by:
-            from graphrt.harness.budget._admission import recount
-
-            recount(host.ledger, key, host=host)
-        if known and show is not None:  # a new reply was shown by `_called`
+        links: list[Link] = [Recorded(host, host.ledger), chosen, Budgeted(host, host.ledger)]
+        if host.ledger is not None:
+            links.append(Timed(host.ledger))
+        reply = await chained(links, ask)(call)
+        if call.source == "journal" and show is not None:  # a new reply was shown by `_called`
             show(reply)
         if form is None:
             return reply
-        from graphrt.harness._output.exchange import with_output
-
         where = f"node {host.node!r}"
         read: AgentReply = with_output(reply, form, of=type(harness).__name__, where=where, prompt=prompt)
         return read
@@ -238,7 +207,7 @@ async def _called(
     """
     watcher = surroundings().watcher
     if watcher is not None:
-        watcher.asks(_profile(harness).name, prompt)
+        watcher.asks(profile_of(harness).name, prompt)
     instead = surroundings().instead
     if instead is None and show is not None and hasattr(harness, "stream"):
         streamed = await _streamed(harness, prompt, options, show, began)
@@ -260,11 +229,39 @@ def _check_usage(harness: Any, reply: Any) -> None:
     Raises:
         BadResponseError: It cannot be counted.
     """
-    from graphrt.harness._harness_checks import usage_problem
-
     problem = usage_problem(getattr(reply, "usage", None))
     if problem is not None:
         raise USAGE_CANNOT_BE_COUNTED(harness=harness, problem=problem, billed=True)  # the harness has replied
+
+
+def of_run(host: TaskHost, harness: Any) -> BoundHarness[Any]:
+    """Return *harness*, the run's, bound to the task, with the tools that the node names, or the default ones."""
+    tools: Sequence[str] | None = host.task.node.policy.tools
+    if tools is None and host.task.engine.path:  # a nested graph
+        tools = default_tools(harness, host.task, host.warnings)
+    return bind(host, harness, tools, None)  # None: all tools of the agent; no budget
+
+
+def bind(host: TaskHost, harness: Any, tools: Sequence[Any] | None, budget: Budget | None) -> BoundHarness[Any]:
+    """Return *harness* bound to the task, for `ctx.bind()`.
+
+    *tools* are those that an agent may use, None for all of its own; *budget* is for this one use. In a graph that was
+    designed at run time, None stands for those that need no approval.
+    """
+    if tools is None and host.task.engine.designed:
+        tools = default_tools(harness, host.task, host.warnings)
+    check_harness(
+        harness,
+        taker="ctx.bind() takes a harness",
+        of_model="Put the model into an agent: ctx.bind(Agent(model)).",
+        otherwise="Bind an Agent, or any object with an async run().",
+        node=host.node,
+    )
+    if budget is not None:
+        check_budget(budget)
+        one_use = Ledger(budget, of=f"one use in node {host.node!r}", parent=host.ledger, warn=host.emit)
+        host = host.but(ledger=one_use)
+    return BoundHarness(harness, host, tools=tools)
 
 
 def default_tools(harness: Any, task: Task, warnings: list[str]) -> Sequence[str] | None:
@@ -303,19 +300,9 @@ def _form(options: dict[str, Any]) -> OutputForm | None:
     """
     if options.get("output") is None:
         return None
-    from graphrt.harness._output.form import OutputForm
-
     form = OutputForm(options["output"])
     options["output"] = form.spec
     return form
-
-
-def _profile(harness: Any) -> ModelProfile:
-    """Return the profile of the model of *harness*: name, prices and limits. If it has none, only a name is known."""
-    from graphrt.harness.protocol import ModelProfile
-
-    profile: ModelProfile = getattr(harness, "profile", None) or ModelProfile(name=type(harness).__name__)
-    return profile
 
 
 async def _streamed(harness: Any, prompt: Any, options: dict[str, Any], show: Show, began: list[Any]) -> AgentReply:

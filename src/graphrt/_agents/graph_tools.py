@@ -20,7 +20,7 @@ from graphrt.errors import InputError, names
 from graphrt.errors._codes.agents import GRAPH_NOT_ENDED, NESTED_TOO_DEEP
 from graphrt.errors._codes.arguments import ARGUMENTS_EXCLUDE_EACH_OTHER
 from graphrt.errors._codes.threads import ANSWER_DOES_NOT_FIT
-from graphrt.harness.agent._services import Place, Question
+from graphrt.harness.agent._host import Billed, Place, Question
 from graphrt.harness.agent.events import SubAgentItem
 from graphrt.harness.messages import Prompt, ToolSpec
 from graphrt.harness.protocol import AgentReply
@@ -207,7 +207,7 @@ class GraphTool:
             if here is not None:
                 for usage in took:
                     here.took.append(usage)
-                    await here.host.spent(f"{here.path}{self._graph.name}", usage, self._graph.name)
+                    await here.host.record(Billed(f"{here.path}{self._graph.name}", usage, self._graph.name))
 
 
 class _Ended(Exception):  # noqa: N818 - control flow: it keeps a result from being recorded
@@ -296,7 +296,7 @@ async def _paid(graph: str, took: list[Usage]) -> None:
     for usage in took:
         if services.ledger is not None and surroundings().agent is None:  # an agent's ledger bounded the calls
             services.ledger.charge(used_amounts(usage))
-        await services.spent(f"graph/{graph}", usage, graph)  # key, usage, and the name in place of a model's
+        await services.record(Billed(f"graph/{graph}", usage, graph))
 
 
 @contextmanager

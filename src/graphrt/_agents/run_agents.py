@@ -5,6 +5,7 @@ A run without a model call imports neither agents nor budgets. For the terms, se
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
@@ -12,11 +13,13 @@ from graphrt._ambient import surroundings
 from graphrt._forks import FreshLock
 
 if TYPE_CHECKING:
+    from graphrt._agents.bound_harness import BoundHarness
     from graphrt._agents.run_ledgers import RunLedgers
-    from graphrt._agents.task_services import TaskServices
+    from graphrt._agents.task_host import TaskHost
     from graphrt._drivers.context import Context
     from graphrt._drivers.run_services import RunServices
     from graphrt._engine.task import Task
+    from graphrt._usage.budget import Budget
     from graphrt.harness.budget._ledger import Ledger
 
 _lock = FreshLock()
@@ -36,11 +39,25 @@ class RunAgents:
         self._ledgers: RunLedgers | None = None
         """Ledgers of the run's budgets; None until a model call needs one."""
 
-    def of_task(self, context: Context[Any]) -> TaskServices:
-        """Return the services for the attempt whose node got *context*. Called when the node first uses a model."""
-        from graphrt._agents.task_services import TaskServices
+    def of_task(self, context: Context[Any]) -> TaskHost:
+        """Return the host of the attempt whose node got *context*. Called when the node first uses a model."""
+        from graphrt._agents.task_host import TaskHost
 
-        return TaskServices(context, ledger=self._ledger(context._scope, context._task))
+        return TaskHost(context, ledger=self._ledger(context._scope, context._task))
+
+    def harness(self, host: TaskHost, harness: Any) -> BoundHarness[Any]:
+        """Return *harness*, that of the run, bound to the task of *host*."""
+        from graphrt._agents.bound_harness import of_run
+
+        return of_run(host, harness)
+
+    def bind(
+        self, host: TaskHost, harness: Any, tools: Sequence[Any] | None, budget: Budget | None
+    ) -> BoundHarness[Any]:
+        """Return *harness* bound to the task of *host*, for `ctx.bind`."""
+        from graphrt._agents.bound_harness import bind
+
+        return bind(host, harness, tools, budget)
 
     def _ledger(self, services: RunServices, task: Task) -> Ledger | None:
         """Return the innermost ledger that bounds the model calls of *task*; None without a budget."""
@@ -54,7 +71,7 @@ class RunAgents:
             if alone and "token_budget" not in engine.values:  # the values of the state, by field
                 return None  # nothing is kept: a later task may have a budget of its node
             from graphrt._agents.run_ledgers import RunLedgers
-            from graphrt._agents.task_services import keep_grant
+            from graphrt._agents.task_host import keep_grant
 
             with _lock:
                 if self._ledgers is None:  # another worker thread may have made them meanwhile

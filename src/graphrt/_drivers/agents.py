@@ -131,20 +131,6 @@ class TaskAgents(Protocol):
     ledger: Ledger | None
     """Innermost ledger of the budgets that bound the task; None without a budget."""
 
-    def harness(self) -> BoundHarness[Any]:
-        """Return the run's harness, bound to the task."""
-        ...
-
-    def bind(self, harness: Any, tools: Sequence[Any] | None, budget: Budget | None) -> BoundHarness[Any]:
-        """Return *harness* bound to the task, for `ctx.bind`.
-
-        Args:
-            harness: An Agent, or any object with an async `run`.
-            tools: Tools of an agent that may be used; None allows all of them.
-            budget: Budget of the calls made through it, inside those of the node and the run; None for none.
-        """
-        ...
-
     def charged(self, reply: Any) -> Any:
         """Set the task's usage; return *reply* of the node, as a `Spent` if its calls count against `token_budget`.
 
@@ -178,5 +164,20 @@ class Agents(Protocol):
         """Return the services for the attempt that *context* belongs to.
 
         The parameter is a `Context`. Its type is Any because the module of `Context` imports this one.
+        """
+        ...
+
+    def harness(self, host: Any, harness: Any) -> BoundHarness[Any]:
+        """Return *harness*, that of the run, bound to a task; *host* is what `of_task` returned for it."""
+        ...
+
+    def bind(self, host: Any, harness: Any, tools: Sequence[Any] | None, budget: Budget | None) -> BoundHarness[Any]:
+        """Return *harness* bound to a task, for `ctx.bind`.
+
+        Args:
+            host: What `of_task` returned for the task.
+            harness: An Agent, or any object with an async `run`.
+            tools: Tools of an agent that may be used; None allows all of them.
+            budget: Budget of the calls made through it, inside those of the node and the run; None for none.
         """
         ...

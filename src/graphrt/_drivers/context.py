@@ -288,7 +288,9 @@ class Context(Attempt, Generic[D]):
         self._check()
         if self._scope.harness is None:
             raise NO_HARNESS(node=self.node, where=self._task.engine.where(self._task))
-        bound: BoundHarness[Any] = self._once("harness", self._agents().harness)
+        bound: BoundHarness[Any] = self._once(
+            "harness", lambda: self._scope.agents.harness(self._agents(), self._scope.harness)
+        )
         return bound
 
     @overload
@@ -313,7 +315,7 @@ class Context(Attempt, Generic[D]):
             InputError: *harness* or *budget* is not valid.
         """
         self._check()
-        return self._agents().bind(harness, tools, budget)
+        return self._scope.agents.bind(self._agents(), harness, tools, budget)
 
     def _agents(self) -> TaskAgents:
         """Return the services of agents and budgets for this attempt."""

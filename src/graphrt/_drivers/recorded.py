@@ -71,16 +71,16 @@ class Recorded(Protocol):
         """
         ...
 
-    async def reply(self, task: Task, call: ModelCall, make: Callable[[], Awaitable[ModelResponse]]) -> ModelResponse:
-        """Return the recorded reply of a model.
+    def reply(self, task: Task, call: ModelCall) -> tuple[ModelResponse | None, Callable[[], Awaitable[ModelResponse]]]:
+        """Return the recorded reply of a model, and what answers in place of the model.
 
         Args:
             call: Digest of the request and number of failed attempts before it: the key of the recorded reply.
-            make: Makes the call, within its budget. `Surroundings.instead` gives it the reply from the log
-                in place of the model's, so that budgets are charged as they were.
 
-        Raises:
-            Exception: What the attempt had failed with.
-            ReplayDivergedError: The log has no such reply.
+        Returns:
+            The reply, if no budget had bounded the call; else None: then the call is made within its budgets, so that
+            they are charged as they were, with the second in place of the model (`Surroundings.instead`). That returns
+            the reply of the log; it raises what the attempt had failed with, or a ReplayDivergedError if the log has no
+            such reply.
         """
         ...

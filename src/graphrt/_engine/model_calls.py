@@ -176,15 +176,9 @@ class ModelCalls:
 
     # -- what follows from the values ----------------------------------------------------------------------------
 
-    def knows(self, prefix: str) -> bool:
-        """Return whether the present attempt has a reply whose key begins with *prefix*, the path of an agent's run.
-
-        The model of an agent may be replaced while the thread pauses: the agent looks which of its two forms of request
-        has replies.
-        """
-        return any(
-            call.failed_attempts == self.failed_attempts and call.key.startswith(prefix) for call in list(self.replies)
-        )
+    def answered(self) -> list[str]:
+        """Return the keys of the calls whose replies the present attempt is given."""
+        return [call.key for call in list(self.replies) if call.failed_attempts == self.failed_attempts]
 
     def said(self) -> list[str]:
         """Return what replies had said that were cut off in the last attempt and not given since, in order of the cuts."""

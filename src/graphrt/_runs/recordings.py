@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, final
 
 from graphrt import errors, events
-from graphrt._ambient import inside
 from graphrt._engine.model_calls import ModelCall
 from graphrt._engine.task import Task
 from graphrt._plan.fields import own
@@ -26,7 +25,8 @@ from graphrt.errors import GraphrtError
 from graphrt.errors._codes.threads import NOT_IN_THE_LOG
 from graphrt.events import Entry
 from graphrt.harness._reply_data import reply_from
-from graphrt.harness.agent._services import Composed
+from graphrt.harness.agent._host import Composed
+from graphrt.harness.protocol import ModelResponse
 
 _PENDING_S: Final = 2.0
 """Seconds for which a call waits to be cancelled if the log has no end of its task."""
@@ -183,12 +183,11 @@ class Recordings:
         await self._cancelled_if_pending(task, key in self._log_of(task).effects)
         return self.effect(task, key)
 
-    async def reply(self, task: Task, call: ModelCall, make: Callable[[], Awaitable[Any]]) -> Any:
-        """Return the recorded reply to a model call; raise as `effect` does if there is none.
+    def reply(self, task: Task, call: ModelCall) -> tuple[ModelResponse | None, Callable[[], Awaitable[ModelResponse]]]:
+        """Return the recorded reply to a model call that no budget had bounded, else None, and what answers for the model.
 
-        Args:
-            make: Makes the call within its budgets. `Surroundings.instead` makes it take the recorded reply in
-                place of the model's, so that budgets are charged, and refuse, as they did.
+        A call with a budget is made, with the recorded reply in place of the model's, so that budgets are charged, and
+        refuse, as they did.
         """
         log = self._log_of(task)
         for usage in log.usages:
@@ -197,8 +196,6 @@ class Recordings:
         known = log.replies.get(call)
         if known is not None and not self._was_known(log, task, call, known.answers):
             known = None
-        if known is not None and call not in log.held:
-            return _reply(known)  # no budget bounded it, or a cache of the agent's had it
 
         async def instead() -> Any:
             """Answer in place of the model."""
@@ -208,8 +205,9 @@ class Recordings:
             asked = {one.key for one in log.replies.values()} - {one.key for one in task.more().model_calls().replies}
             raise self._failure(log, task) or self._unanswered(task, "model", call.key, unused=asked)
 
-        with inside(instead=instead):
-            return await make()
+        if known is not None and call not in log.held:
+            return _reply(known), instead  # no budget bounded it, or a cache of the agent's had it
+        return None, instead
 
     async def _cancelled_if_pending(self, task: Task, answered: bool) -> None:  # noqa: FBT001 - for this class only
         """Wait to be cancelled, if the log has no end of *task*: then the failure of a task beside it had cancelled it.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from graphrt.errors import ToolArgumentsError
 from graphrt.errors._codes.agents import BAD_APPROVAL
-from graphrt.harness.agent._services import Place, Question
+from graphrt.harness.agent._host import Place, Question
 from graphrt.harness.messages import ToolCall
 from graphrt.harness.tools.protocol import Tool
 

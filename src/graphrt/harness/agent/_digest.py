@@ -20,7 +20,7 @@ from graphrt.harness.protocol import ChatModel
 from graphrt.harness.request import ModelRequest
 
 if TYPE_CHECKING:
-    from graphrt.harness.agent._services import AgentServices
+    from graphrt.harness.agent._host import Host
 
 __all__ = ["as_known", "of_arguments", "of_call", "of_request", "of_run"]
 
@@ -36,7 +36,7 @@ def of_run(agent: str, request: ModelRequest) -> str:
 
 
 def as_known(
-    host: AgentServices,
+    host: Host,
     path: str,
     agent: str,
     request: ModelRequest,
@@ -50,7 +50,7 @@ def as_known(
     be remembered under either (decision 0039).
 
     Args:
-        host: Services of the agent.
+        host: What the agent runs for.
         path: Key path of the calling agent, empty if none calls.
         agent: Name of the agent.
         request: The request without a form of the answer.
@@ -58,9 +58,10 @@ def as_known(
         model: The model that is asked first.
     """
     ways = _ways(request, form, model)
-    if not host.remembers or len(ways) == 1:
+    if not host.replies or len(ways) == 1:
         return ways[0]
-    return next((way for way in ways if host.knows(f"{path}{of_run(agent, way)}.")), ways[0])
+    begun = ((way, f"{path}{of_run(agent, way)}.") for way in ways)
+    return next((way for way, prefix in begun if any(key.startswith(prefix) for key in host.replies)), ways[0])
 
 
 def _ways(request: ModelRequest, form: OutputForm | None, model: ChatModel) -> tuple[ModelRequest, ...]:

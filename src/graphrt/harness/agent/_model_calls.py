@@ -1,38 +1,53 @@
-"""One model call of an agent: replay, response cache, fallback models, retries and budget around the model itself.
+"""One model call of an agent: a chain of links, each `async (call, next) -> response`, with the model at its end.
 
-From the outside in: the replies that the task remembers, the response cache, fallback models, attempts of one model,
-the budget, the model.
+| Link | What it does |
+|---|---|
+| `Recorded` | returns the reply that the task recorded, else records the new one |
+| `Cached` | returns the response of an equal request from the agent's cache; only if the agent has one |
+| `Fallback` | asks the next model when one has failed for good |
+| `Retried` | repeats transient failures, and waits between the attempts |
+| `Budgeted` | reserves an upper bound, and settles what the call used |
+| `Timed` | cuts the call off when the seconds of a budget are over; only with a budget |
+| the model | streams if there is a reader |
+
+The list is in `Caller`. Middleware of users stands outside of it. A harness that is no agent has a chain of its own,
+with its whole reply at the end (`_agents.bound_harness`). `Budgeted` and `Timed` are in `budget._admission`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 from graphrt import _retry_policy
-from graphrt._ambient import surroundings
+from graphrt._ambient import inside, surroundings
 from graphrt._usage.usage import UNREPORTED
 from graphrt.errors import BadResponseError, HarnessError, InputError, ToolError, a_type
 from graphrt.errors._codes.agents import NOT_A_RESPONSE
 from graphrt.events import Usage
 from graphrt.harness._harness_checks import check_real, usage_problem
 from graphrt.harness._output.exchange import in_words
+from graphrt.harness.agent._chain import Link, Next, PendingCall, chained
 from graphrt.harness.agent._digest import of_request
-from graphrt.harness.agent._services import Place
+from graphrt.harness.agent._host import CutOff, Host, Place, Recalled, Replied
 from graphrt.harness.agent.cache import ResponseCache, asked_of
 from graphrt.harness.agent.events import ModelEnded, ModelFailed, ModelStarted
-from graphrt.harness.budget._admission import count_failed, recount, spend
+from graphrt.harness.budget._admission import Budgeted, Timed, count_earlier
 from graphrt.harness.budget._prices import priced
 from graphrt.harness.messages import ProviderPart, ThinkingBlock, ToolCall
-from graphrt.harness.protocol import AgentReply, ChatModel, ModelResponse, StreamItem, TextDelta
+from graphrt.harness.protocol import AgentReply, ChatModel, ModelResponse, TextDelta
 from graphrt.harness.request import ModelRequest
 from graphrt.harness.tools._invoke import invoke
 
 if TYPE_CHECKING:
+    from graphrt.harness.budget._ledger import Ledger
     from graphrt.limits import RetryPolicy
+
+Emit = Callable[[Any], None]
+"""Receives stream items and events."""
 
 
 @final
@@ -44,25 +59,25 @@ class Caller:
         place: Place of the run among the others.
         retry: Policy for failed attempts.
         cache: Cache of responses; None for none.
-        emit: Receives stream items and events; None if there is no reader.
     """
 
-    __slots__ = ("_asked", "_cache", "_counts", "_emit", "_models", "_place", "_retry", "remembered", "took")
+    __slots__ = ("_ask", "_asked", "_counts", "_keyed", "_models", "_place", "remembered", "took")
 
     def __init__(
-        self,
-        models: tuple[ChatModel, ...],
-        place: Place,
-        *,
-        retry: RetryPolicy,
-        cache: ResponseCache | None,
-        emit: Callable[[Any], None] | None,
+        self, models: tuple[ChatModel, ...], place: Place, *, retry: RetryPolicy, cache: ResponseCache | None
     ) -> None:
+        host, ledger, emit = place.host, place.ledger, place.emit
+        links: list[Link] = [Recorded(host, ledger)]
+        if cache is not None:
+            links.append(Cached(cache, models[0]))
+        links += [Fallback(models), Retried(retry, place.path, emit), Budgeted(host, ledger)]
+        if ledger is not None:
+            links.append(Timed(ledger))
+        # What a sub-agent says is not a message of the conversation.
+        self._ask = chained(links, partial(_ask_model, emit, None if place.depth else host))
         self._models = models
         self._place = place
-        self._retry = retry
-        self._cache = cache
-        self._emit = emit
+        self._keyed = host.replies is not None or cache is not None  # digests took a third of a turn's time
         self._counts: dict[str, int] = {}
         self._asked = 0
         self.remembered: bool = False
@@ -72,49 +87,90 @@ class Caller:
 
     async def ask(self, request: ModelRequest) -> ModelResponse:
         """Return a model's response to *request*, remembered, cached or new."""
-        place = self._place
+        place, emit = self._place, self._place.emit
         self._asked += 1
-        call = self._asked
-        keyed = place.host.remembers or self._cache is not None  # digests took a third of a turn's time
-        digest = of_request(request) if keyed else ""
+        digest = of_request(request) if self._keyed else ""
         # The same request may come several times in a run: the number tells the calls apart.
         count = self._counts[digest] = self._counts.get(digest, 0) + 1
-        source, key = "model", f"{place.path}{digest}#{count}"
-        failed: Sequence[Usage] | None = None
-
-        async def fresh() -> ModelResponse:
-            nonlocal source, failed
-            try:
-                if self._cache is None:
-                    return await self._first_that_answers(request, call, key)
-                known_as = (asked_of(self._models[0]), digest)
-                response, hit = await self._cache.get(known_as, lambda: self._first_that_answers(request, call, key))
-                source = "cache" if hit else "model"
-                return response
-            finally:
-                failed = place.host.failed_calls(key)  # before the reply itself is recorded
-
+        call = PendingCall(request, f"{place.path}{digest}#{count}", digest=digest, number=self._asked)
         try:
-            response, known = await place.host.reply(key, fresh)
+            response = await self._ask(call)
         finally:
-            place.took.extend(place.host.failed_calls(key) if failed is None else failed)
-        self.remembered = known
-        if known:
-            source = "journal"
-            if place.ledger is not None:
-                recount(place.ledger, key, host=place.host)
+            place.took.extend(call.failed)
+        self.remembered = call.source == "journal"
         self.took.append(UNREPORTED if response.usage is None else response.usage)
-        if self._emit is not None:
-            if source != "model":
-                self._emit(response)
+        if emit is not None:
+            if call.source != "model":
+                emit(response)
             name = response.model or self._models[0].profile.name
-            self._emit(ModelEnded(call=call, model=name, usage=response.usage, source=source))
+            emit(ModelEnded(call=call.number, model=name, usage=response.usage, source=call.source))
         return response
 
-    async def _first_that_answers(self, request: ModelRequest, call: int, key: str) -> ModelResponse:
+
+@final
+class Recorded:
+    """Returns the recorded reply, if the task has one; else makes the call and records its reply."""
+
+    def __init__(self, host: Host, ledger: Ledger | None) -> None:
+        self._host = host
+        self._ledger = ledger
+
+    async def __call__(self, call: PendingCall, next_: Next) -> ModelResponse:
+        recalled = await self._host.recall(call.key)
+        call.failed.extend(recalled.failed)
+        if self._ledger is not None:
+            count_earlier(self._ledger, self._host.known_by, recalled)
+        if recalled.recorded and recalled.response is not None:
+            call.source = "journal"
+            return recalled.response
+        response = recalled.response if recalled.response is not None else await _observed(call, recalled, next_)
+        stored: ModelResponse = await self._host.record(Replied(call.key, response, recalled.identity[1]))
+        return stored
+
+
+async def _observed(call: PendingCall, recalled: Recalled, next_: Next) -> ModelResponse:
+    """Make *call*, as a part of a run that is executed again, or as telemetry sees it."""
+    if recalled.instead is not None:
+        with inside(instead=recalled.instead):
+            return await next_(call)
+    watcher = surroundings().watcher
+    if watcher is None:
+        return await next_(call)
+    response: ModelResponse = await watcher.model_call(*recalled.identity, partial(next_, call))
+    return response
+
+
+@final
+class Cached:
+    """Returns the response of an equal request from a cache, whose entries belong to the first model."""
+
+    def __init__(self, cache: ResponseCache, model: ChatModel) -> None:
+        self._cache = cache
+        self._model = model
+
+    async def __call__(self, call: PendingCall, next_: Next) -> ModelResponse:
+        response, hit = await self._cache.get((asked_of(self._model), call.digest), partial(next_, call))
+        call.source = "cache" if hit else "model"
+        return response
+
+
+@final
+class Fallback:
+    """Asks one model after the other, until one answers."""
+
+    def __init__(self, models: tuple[ChatModel, ...]) -> None:
+        self._models = models
+
+    async def __call__(self, call: PendingCall, next_: Next) -> ModelResponse:
+        request = call.request
         for number, model in enumerate(self._models, 1):
+            if surroundings().instead is None:
+                check_real(model)
+            call.model = model
+            # A fallback may lack what the first model can.
+            call.request = request if model.profile.holds_to_output(request) else in_words(request)
             try:
-                return await self._attempts(model, request, call, key)
+                return await next_(call)
             except (ToolError, InputError):
                 raise  # not a failure of the model: another one would meet it too
             except HarnessError:
@@ -122,95 +178,85 @@ class Caller:
                     raise
         raise AssertionError  # there is at least one model
 
-    async def _attempts(self, model: ChatModel, request: ModelRequest, call: int, key: str) -> ModelResponse:
-        policy, attempt = self._retry, 1
-        if surroundings().instead is None:
-            check_real(model)
-        if not model.profile.holds_to_output(request):  # a fallback may lack what the first model can
-            request = in_words(request)
+
+@final
+class Retried:
+    """Repeats an attempt that failed in a transient way; the policy says how often, and after how long."""
+
+    def __init__(self, policy: RetryPolicy, path: str, emit: Emit | None) -> None:
+        self._policy = policy
+        self._path = path
+        self._emit = emit
+
+    async def __call__(self, call: PendingCall, next_: Next) -> ModelResponse:
+        policy, emit, name, attempt = self._policy, self._emit, call.profile.name, 1
         while True:
-            if self._emit is not None:
-                self._emit(ModelStarted(call=call, model=model.profile.name, attempt=attempt))
+            if emit is not None:
+                emit(ModelStarted(call=call.number, model=name, attempt=attempt))
             try:
-                return await self._within_budget(model, request, key)
+                return await next_(call)
             except Exception as error:
                 wait_s: float | None = None
                 if attempt < policy.attempts and _is_retried(policy, error):
                     asked_s = _retry_policy.hinted_wait(error)
-                    wait_s = _retry_policy.delay(policy, f"{self._place.path}{call}", attempt, asked_s)
+                    wait_s = _retry_policy.delay(policy, f"{self._path}{call.number}", attempt, asked_s)
                     if wait_s is None:
                         error.add_note(f"Not asked again: {_retry_policy.asks_too_long(policy, error)}.")
-                self._failed(call, model, error, wait_s)
+                if emit is not None:
+                    failed = type(error).__name__
+                    emit(ModelFailed(call=call.number, model=name, error=failed, delay_s=wait_s))
                 if wait_s is None:
                     raise
             await _rest(wait_s)
             attempt += 1
 
-    def _failed(self, call: int, model: ChatModel, error: Exception, delay_s: float | None) -> None:
-        if self._emit is not None:
-            name = type(error).__name__
-            self._emit(ModelFailed(call=call, model=model.profile.name, error=name, delay_s=delay_s))
 
-    # -- the budget ----------------------------------------------------------------------------------------------
+async def _ask_model(emit: Emit | None, host: Host | None, call: PendingCall) -> ModelResponse:
+    """Ask the model, and return its response with a priced usage. The end of the chain.
 
-    async def _within_budget(self, model: ChatModel, request: ModelRequest, key: str) -> ModelResponse:
-        place, began = self._place, list[StreamItem]()
-        call = partial(self._invoke, model, request, key, began)
-        if place.ledger is not None:
-            return await spend(place.ledger, request, model.profile, call, key=key, host=place.host, began=began)
+    Args:
+        emit: Receives the items of the response; None if there is no reader.
+        host: Records what a response had said that is cut off; None if it is not a message of the conversation.
+        call: The call.
+    """
+    model, request = call.model, call.request
+    around = surroundings()
+    if around.watcher is not None:
+        around.watcher.asks(call.profile.name, request.messages)
+    response: Any = None
+    if around.instead is not None:
+        response = await around.instead()
+        if emit is not None:
+            emit(response)
+    elif emit is None:
+        response = await model.invoke(request)
+    else:
+        items: Any = model.stream(request)
         try:
-            return await call()
-        except BaseException as error:
-            await count_failed(error, model.profile, key=key, host=place.host, began=began)
+            async for item in items:
+                response = item
+                call.began.append(item)
+                emit(item)
+        except asyncio.CancelledError:
+            heard = "".join(item.text for item in call.began if type(item) is TextDelta)
+            if heard and host is not None and request.output is None:  # neither is a form of the answer a message
+                await host.record(CutOff(call.key, heard, call.profile.name))
             raise
-
-    # -- the call ------------------------------------------------------------------------------------------------
-
-    async def _invoke(
-        self, model: ChatModel, request: ModelRequest, key: str, began: list[StreamItem]
-    ) -> ModelResponse:
-        """Make the call. *began* gets the items of a stream."""
-        began.clear()
-        emit = self._emit
-        watcher = surroundings().watcher
-        if watcher is not None:
-            watcher.asks(model.profile.name, request.messages)
-        response: Any = None
-        instead = surroundings().instead
-        if instead is not None:
-            response = await instead()
-            if emit is not None:
-                emit(response)
-        elif emit is None:
-            response = await model.invoke(request)
-        else:
-            items: Any = model.stream(request)
-            try:
-                async for item in items:
-                    response = item
-                    began.append(item)
-                    emit(item)
-            except asyncio.CancelledError:
-                heard = "".join(item.text for item in began if type(item) is TextDelta)
-                # What a sub-agent says, or a form of the answer, is not a message of the conversation.
-                if heard and not self._place.depth and request.output is None:
-                    await self._place.host.stopped(key, heard, model.profile.name)
-                raise
-            finally:
-                if hasattr(items, "aclose"):
-                    await items.aclose()
-        reply = _checked(response, model)
-        if reply.usage is None:
-            return reply
-        # A model that reports tokens only has made one call all the same. What it does not report is not estimated.
-        usage = reply.usage if reply.usage.calls else replace(reply.usage, calls=1)
-        usage = priced(usage, model.profile)
-        if not usage.input_tokens and not usage.output_tokens:
-            usage = replace(usage, unreported_calls=usage.calls)
-        return replace(reply, usage=usage)
+        finally:
+            if hasattr(items, "aclose"):
+                await items.aclose()
+    reply = _checked(response, call.profile.name)
+    if reply.usage is None:
+        return reply
+    # A model that reports tokens only has made one call all the same. What it does not report is not estimated.
+    usage = reply.usage if reply.usage.calls else replace(reply.usage, calls=1)
+    usage = priced(usage, call.profile)
+    if not usage.input_tokens and not usage.output_tokens:
+        usage = replace(usage, unreported_calls=usage.calls)
+    return replace(reply, usage=usage)
 
 
-def _checked(response: Any, model: ChatModel) -> ModelResponse:
+def _checked(response: Any, model: str) -> ModelResponse:
     """Return *response* if an agent can go on with it.
 
     Raises:
@@ -218,12 +264,12 @@ def _checked(response: Any, model: ChatModel) -> ModelResponse:
     """
     problem = _problem(response)
     if problem is not None:
-        raise NOT_A_RESPONSE(model=model.profile.name, problem=problem, billed=True)  # the model has answered
+        raise NOT_A_RESPONSE(model=model, problem=problem, billed=True)  # the model has answered
     reply: ModelResponse = response
     if reply.finish_reason == "tool_calls" and not (reply.tool_calls or reply.parts):
         # Its calls were lost on the way. As an answer it would end the run with an empty text.
         raise NOT_A_RESPONSE(
-            model=model.profile.name,
+            model=model,
             problem="an empty response that ends in tool calls and has none",
             fix="Ask again. If it comes again, the model or its server cannot call tools.",
             billed=True,

@@ -26,7 +26,7 @@ from graphrt.errors._codes.threads import INTERRUPT_NEEDS_THREAD
 from graphrt.harness._reply_data import usage_from, usage_to
 from graphrt.harness.agent._approval import Done, Ready, allowed, answered, as_read, needs_approval, refused
 from graphrt.harness.agent._digest import of_arguments
-from graphrt.harness.agent._services import Composed, Place
+from graphrt.harness.agent._host import Composed, Place, number
 from graphrt.harness.agent.events import ToolEnded, ToolStarted
 from graphrt.harness.agent.middleware import TOOL_RENAMED, LayerError, Middleware, around_tool
 from graphrt.harness.messages import ToolCall, ToolMessage
@@ -161,17 +161,18 @@ class Tooling:
         # The key depends on the tool, its arguments and the agents, not on what the model said around it: results stay
         # remembered when an attempt fails and the model is asked anew (decision 0033).
         name = f"tool/{call.name}/{of_arguments({'agent': place.names, 'arguments': call.arguments})}"
-        return Ready(call=call, tool=tool, arguments=arguments, key=f"{name}#{place.host.number(name)}")
+        return Ready(call=call, tool=tool, arguments=arguments, key=f"{name}#{number(place.host, name)}")
 
     async def _agreed(self, admitted: list[Ready | Done]) -> list[Ready | Done]:
         """Replace each call that a decision refused or changed. Open questions to a person pause the task."""
         host, approve = self._place.host, self._approve
         by_person: list[Ready] = []
         by_code: list[tuple[Ready, Approve]] = []
+        answered_ = host.answered
         for one in admitted:
             if isinstance(one, Done):
                 continue
-            if host.was_answered(one.key):  # the answer holds, even if the tool no longer asks for approval
+            if one.key in answered_:  # the answer holds, even if the tool no longer asks for approval
                 by_person.append(one)
             elif await needs_approval(one):
                 if approve is None:
@@ -270,7 +271,7 @@ class Tooling:
             depth=place.depth,
             node=place.host.node,
             thread=place.host.thread,
-            emit=place.host.custom,
+            emit=place.host.show,
         )
 
         made = one.call

@@ -25,12 +25,12 @@ from graphrt.harness.agent._arguments import (
     checked_sinks,
 )
 from graphrt.harness.agent._digest import as_known, of_run
+from graphrt.harness.agent._host import Host, Place, StandaloneHost, number
 from graphrt.harness.agent._instructions import asked_first
 from graphrt.harness.agent._loop import Loop
 from graphrt.harness.agent._model_calls import Caller
 from graphrt.harness.agent._outside_context import tell_unseen
 from graphrt.harness.agent._replacements import Replaceable, models_of, tools_of
-from graphrt.harness.agent._services import AgentServices, Place, StandaloneServices
 from graphrt.harness.agent._stream import shown, watched
 from graphrt.harness.agent._sync import RunsSync
 from graphrt.harness.agent._tool_calls import Approve, OnBadCall, Tooling
@@ -242,11 +242,11 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
         Raises:
             InputError, LimitError, HarnessError: As `run`.
         """
-        if surroundings().agent is not None or not isinstance(self._host(deps), StandaloneServices):
+        if surroundings().agent is not None or not isinstance(self._host(deps), StandaloneHost):
             raise STREAM_INSIDE(agent=self.name)
 
         def go(show: Callable[[Any], None]) -> Coroutine[Any, Any, AgentReply]:
-            return self._go(prompt, options, StandaloneServices(deps=deps, emit=show), transcript)
+            return self._go(prompt, options, StandaloneHost(deps=deps, emit=show), transcript)
 
         async with aclosing(shown(go)) as items:
             async for item in items:
@@ -275,27 +275,25 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
 
     # -- one run -------------------------------------------------------------------------------------------------
 
-    def _host(self, deps: Any) -> AgentServices:
+    def _host(self, deps: Any) -> Host:
         here: Place | None = surroundings().agent
         if here is not None:
             return here.host
         node = running_context()  # called in a node, past its harness: the agent works for that node all the same
         if node is None:
             tell_unseen(self.name)
-            return StandaloneServices(deps=deps)
-        host: AgentServices = node._agents()
+            return StandaloneHost(deps=deps)
+        host: Host = node._agents()
         return host
 
-    async def __graphrt_drive__(self, host: AgentServices, prompt: Any, options: RunOptions) -> AgentReply:
-        """Run with the services *host*; a graph calls this in place of `run`."""
+    async def __graphrt_drive__(self, host: Host, prompt: Any, options: RunOptions) -> AgentReply:
+        """Run for *host*; a graph calls this in place of `run`."""
         given: dict[str, Any] = dict(options)
         transcript = given.pop("transcript", None)
         with inside(agent=None):  # a harness that a node calls is no part of the agent whose tool does so
             return await self._go(prompt, given, host, transcript)  # type: ignore[arg-type]  # checked there
 
-    async def _go(
-        self, prompt: Any, options: RunOptions, host: AgentServices, transcript: list[Message] | None
-    ) -> AgentReply:
+    async def _go(self, prompt: Any, options: RunOptions, host: Host, transcript: list[Message] | None) -> AgentReply:
         tools = self._offered(options)
         given: dict[str, Any] = {name: value for name, value in options.items() if name not in ("tools", "output")}
         request = asked_first(prompt, {**given, "tools": tools.specs}, self._defaults)
@@ -303,8 +301,8 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
         models = models_of(self)
         tools = tools_of(tools)  # names and schemas stay, and so the request does
         request = as_known(host, _path(), self.name, request, form, models[0])
-        place = self._place(host, of_run(self.name, request) if host.remembers else "")
-        caller = Caller(models, place, retry=self._retry, cache=self._cache, emit=place.emit)
+        place = self._place(host, "" if host.replies is None else of_run(self.name, request))
+        caller = Caller(models, place, retry=self._retry, cache=self._cache)
         tooling = Tooling(
             tools,
             place,
@@ -356,7 +354,7 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
                 raise
         return loop.stopped("seconds")
 
-    def _place(self, host: AgentServices, digest: str) -> Place:
+    def _place(self, host: Host, digest: str) -> Place:
         """Return the place of a new run below the agent, or the agent's graph, that encloses it."""
         around = surroundings()
         outer: Place | None = around.agent
@@ -382,7 +380,7 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
         if self._budget is not None:
             ledger = Ledger(self._budget, of=f"agent {self.name!r}", parent=parent, warn=show)
         path = f"{_path()}{digest}"
-        path = f"{path}.{host.number(path)}/"
+        path = f"{path}.{number(host, path)}/"
         return Place(host=host, depth=depth, path=path, names=names, most_depth=most, ledger=ledger, emit=show)
 
     # -- what is asked -------------------------------------------------------------------------------------------

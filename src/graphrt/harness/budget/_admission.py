@@ -1,4 +1,4 @@
-"""One model call within a budget: reserve an upper bound, make the call, and settle what it used.
+"""The links of a model call that hold it to a budget: reserve an upper bound, make the call, and settle what it used.
 
 Counting only after the calls would let parallel calls exceed the limit together (decision 0030). The ledger itself,
 with its lock and queue, is `_ledger`; this module computes the amounts, stores reservations through the host, and asks
@@ -8,9 +8,8 @@ a person for more if the budget says so.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, final
 
 from pydantic_core import to_json
 
@@ -26,13 +25,14 @@ from graphrt.errors._codes.budgets import (
 )
 from graphrt.events import Amounts, Usage
 from graphrt.harness._harness_checks import usage_problem
-from graphrt.harness.agent._services import AgentServices, Question
+from graphrt.harness.agent._chain import Next, PendingCall
+from graphrt.harness.agent._host import GRANTED, Billed, Granted, Held, Host, Question, Recalled, Released
 from graphrt.harness.budget._ledger import Hold, Ledger
 from graphrt.harness.budget._prices import cost_of, priced
 from graphrt.harness.protocol import AgentReply, ModelProfile, ModelResponse
 from graphrt.harness.request import ModelRequest
 
-__all__ = ["count_failed", "most", "read_answer", "recount", "spend"]
+__all__ = ["Budgeted", "Timed", "count_earlier", "most", "read_answer"]
 
 _MESSAGE_TOKENS: Final = 8
 """Most tokens that a provider adds around a message or a tool."""
@@ -41,122 +41,96 @@ _ANSWER: Final[Any] = bool | int | float | dict[str, bool | int | float]
 refuses it."""
 
 
-async def spend(
-    ledger: Ledger,
-    request: ModelRequest,
-    profile: ModelProfile,
-    call: Callable[[], Awaitable[ModelResponse]],
-    *,
-    key: str,
-    host: AgentServices,
-    began: Sequence[Any] = (),
-) -> ModelResponse:
-    """Make *call* within the budget of *ledger* and of the ledgers above it.
+@final
+class Budgeted:
+    """Makes a call within the budget of a ledger and of the ledgers above it.
 
     The budget is charged what the provider reports; what it does not report stays spent as it was reserved. A call that
-    fails or is cancelled is free if it was not answered, and charged like any other if it was (see `count_failed`).
+    fails or is cancelled is free if it was not answered, and charged like any other if it was (see `_count_failed`).
 
     Args:
-        ledger: The innermost budget that the call counts against.
-        request: The request, from which the upper bound is computed.
-        profile: Profile of the model, with prices and `count_tokens`.
-        call: Makes the call.
-        key: Identifies the request within the task. The host stores the reservation and asks for more under it.
-        host: Services of the task, or of an agent outside of a graph.
-        began: Gets the items of the answer as they come, if it is streamed.
-
-    Returns:
-        The response. Its usage says what was reserved for what the provider did not report.
-
-    Raises:
-        BudgetExceededError: The call does not fit, or its time ran out.
-        InputError: The call has no upper bound (`budget-without-max-tokens`, `budget-without-price`).
-        Exception: Anything that *call* raises.
+        host: Stores the reservation, and asks a person for more.
+        ledger: The innermost budget that the calls count against; None only counts failures that were billed.
     """
-    _begun_anew(ledger, host, key)
-    want, more = most(request, profile, ledger), _More(host, key, profile)
-    while True:
-        hold = await _reserve(ledger, want, more)
-        try:
-            await host.hold(key, hold.want)  # durable first: after a crash the call counts as paid (R11)
-            with inside(holding=True):
-                response = await _in_time(call, ledger)
-            usage = _settled(response.usage, hold.want, profile)
-            hold.commit(used_amounts(usage))
-            # Of other classes only the ledger counts the usage: they are not replies that graphrt may change.
-            return response if type(response) is not AgentReply else replace(response, usage=usage)
-        except GeneratorExit:
-            if began:
-                hold.commit(hold.want)
-            raise  # the coroutine is being closed, and cannot await any more
-        except BaseException as error:
-            failed = await count_failed(error, profile, key=key, host=host, began=began, held=hold.want)
-            if failed is None:
-                await host.let_go(key)
-            hold.commit(used_amounts(failed))
-            if not isinstance(error, _LateError):
+
+    def __init__(self, host: Host, ledger: Ledger | None) -> None:
+        self._host = host
+        self._ledger = ledger
+
+    async def __call__(self, call: PendingCall, next_: Next) -> ModelResponse:
+        """Make *call*. Its usage says what was reserved for what the provider did not report.
+
+        Raises:
+            BudgetExceededError: The call does not fit, or its time ran out.
+            InputError: The call has no upper bound (`budget-without-max-tokens`, `budget-without-price`).
+            Exception: Anything that *next_* raises.
+        """
+        ledger, host = self._ledger, self._host
+        if ledger is None:
+            call.began.clear()
+            try:
+                return await next_(call)
+            except BaseException as error:
+                await _count_failed(error, call, host)
                 raise
-            left = error.left
-        finally:
-            hold.release()
-        timed = [(one.remaining_s, one) for one in ledger.chain() if one.remaining_s is not None]
-        _, over = min(timed, key=lambda one: one[0])
-        if over.budget.on_exceeded != "interrupt" or not await more.ask(over, SECONDS, want):
-            raise BUDGET_TIME_OVER(
-                did="was cancelled, as it did not fit",
-                of=over.of,
-                seconds=over.budget.seconds,
-                left=f", of which {left:g} s were left when the call began",
-                limit=over.budget,
-                value=None,
-            )
+        want, more = most(call.request, call.profile, ledger), _More(host, call.key, call.profile)
+        while True:
+            call.began.clear()
+            hold = await _reserve(ledger, want, more)
+            try:
+                # Durable first: after a crash the call counts as paid (R11).
+                await host.record(Held(call.key, hold.want))
+                with inside(holding=True):
+                    response = await next_(call)
+                usage = _settled(response.usage, hold.want, call.profile)
+                hold.commit(used_amounts(usage))
+                # Of other classes only the ledger counts the usage: they are not replies that graphrt may change.
+                return response if type(response) is not AgentReply else replace(response, usage=usage)
+            except GeneratorExit:
+                if call.began:
+                    hold.commit(hold.want)
+                raise  # the coroutine is being closed, and cannot await any more
+            except BaseException as error:
+                failed = await _count_failed(error, call, host, held=hold.want)
+                if failed is None:
+                    await host.record(Released(call.key))
+                hold.commit(used_amounts(failed))
+                if not isinstance(error, _LateError):
+                    raise
+                left = error.left
+            finally:
+                hold.release()
+            timed = [(one.remaining_s, one) for one in ledger.chain() if one.remaining_s is not None]
+            _, over = min(timed, key=lambda one: one[0])
+            if over.budget.on_exceeded != "interrupt" or not await more.ask(over, SECONDS, want):
+                raise BUDGET_TIME_OVER(
+                    did="was cancelled, as it did not fit",
+                    of=over.of,
+                    seconds=over.budget.seconds,
+                    left=f", of which {left:g} s were left when the call began",
+                    limit=over.budget,
+                    value=None,
+                )
 
 
-async def count_failed(
-    error: BaseException,
-    profile: ModelProfile,
-    *,
-    key: str,
-    host: AgentServices,
-    began: Sequence[Any],
-    held: Amounts = Amounts(),  # noqa: B008 - a frozen value
-) -> Usage | None:
-    """Count the call *key* that ended with *error*, if it was billed.
+@final
+class Timed:
+    """Cuts a call off when the seconds of a budget are over; `Budgeted`, around it, decides what follows."""
 
-    It was if the provider answered with status 200 (`HarnessError.billed`), or if the stream of the answer began. A
-    failure before that is free: a status of 4xx or 5xx, a request that was never sent, a connection that was not made.
-    So is a cancelled or late call of which nothing came.
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
 
-    Args:
-        error: What the call raised.
-        profile: Profile of the model, for its name and prices.
-        key: The call.
-        host: Stores the usage, in place of the reservation of the call.
-        began: The items of the answer that came.
-        held: What was reserved for the call.
-
-    Returns:
-        The usage of the call, with what was reserved for what the provider did not report; None if the call is free.
-    """
-    reported: Usage | None = None
-    billed = bool(began)
-    if isinstance(error, HarnessError):
-        billed, reported = billed or error.billed, error.usage
-    if not billed or surroundings().instead is not None:  # a run that is executed again has the usage from its log
-        return None
-    if reported is not None and (usage_problem(reported) is not None or not reported.total_tokens):
-        reported = None
-    usage = _settled(reported, held, profile)
-    watcher = surroundings().watcher
-    if watcher is not None:
-        watcher.billed(usage)
-    await host.spent(key, usage, profile.name)
-    return usage
-
-
-def _settled(usage: Usage | None, held: Amounts, profile: ModelProfile) -> Usage:
-    """Return the *usage* of a call that ended, priced; *held* is what was reserved for it."""
-    return settled(None if usage is None else priced(usage, profile), held)
+    async def __call__(self, call: PendingCall, next_: Next) -> ModelResponse:
+        """Make *call*, within the seconds that are left when it begins."""
+        left = self._ledger.seconds_left()
+        scope = asyncio.timeout(left)
+        try:
+            async with scope:
+                return await next_(call)
+        except TimeoutError:
+            if left is None or not scope.expired():
+                raise  # the call's own TimeoutError
+        raise _LateError(left)
 
 
 class _LateError(Exception):
@@ -168,50 +142,62 @@ class _LateError(Exception):
         """Seconds that were left when the call began."""
 
 
-async def _in_time(call: Callable[[], Awaitable[ModelResponse]], ledger: Ledger) -> ModelResponse:
-    left = ledger.seconds_left()
-    scope = asyncio.timeout(left)
-    try:
-        async with scope:
-            return await call()
-    except TimeoutError:
-        if left is None or not scope.expired():
-            raise  # the call's own TimeoutError
-    raise _LateError(left)
+async def _count_failed(
+    error: BaseException,
+    call: PendingCall,
+    host: Host,
+    *,
+    held: Amounts = Amounts(),  # noqa: B008 - a frozen value
+) -> Usage | None:
+    """Count *call*, which ended with *error*, if it was billed.
 
-
-def recount(ledger: Ledger, key: str, *, host: AgentServices) -> None:
-    """Charge what the call *key* used before a restart, in the ledgers that start from zero after one.
-
-    The ledgers from `host.known_by` upwards have loaded it from the journal already.
+    It was if the provider answered with status 200 (`HarnessError.billed`), or if the stream of the answer began. A
+    failure before that is free: a status of 4xx or 5xx, a request that was never sent, a connection that was not made.
+    So is a cancelled or late call of which nothing came.
 
     Args:
-        ledger: The innermost ledger of the call.
-        key: The call, whose reply is recorded.
-        host: Services of the task.
+        error: What the call raised.
+        call: The call.
+        host: Stores the usage, in place of the reservation of the call.
+        held: What was reserved for the call.
+
+    Returns:
+        The usage of the call, with what was reserved for what the provider did not report; None if the call is free.
     """
-    _begun_anew(ledger, host, key)
+    reported: Usage | None = None
+    billed = bool(call.began)
+    if isinstance(error, HarnessError):
+        billed, reported = billed or error.billed, error.usage
+    around = surroundings()
+    if not billed or around.instead is not None:  # a run that is executed again has the usage from its log
+        return None
+    if reported is not None and (usage_problem(reported) is not None or not reported.total_tokens):
+        reported = None
+    usage = _settled(reported, held, call.profile)
+    if around.watcher is not None:
+        around.watcher.billed(usage)
+    call.failed.append(usage)
+    await host.record(Billed(call.key, usage, call.profile.name))
+    return usage
 
 
-def _begun_anew(ledger: Ledger, host: AgentServices, key: str) -> list[Ledger]:
-    """Return the ledgers that start from zero after a restart: those below `host.known_by`, innermost first.
+def _settled(usage: Usage | None, held: Amounts, profile: ModelProfile) -> Usage:
+    """Return the *usage* of a call that ended, priced; *held* is what was reserved for it."""
+    return settled(None if usage is None else priced(usage, profile), held)
 
-    Before, count in them what earlier executions of the call *key* used, and what a person granted for it. The host reports
-    both only once for each key.
+
+def count_earlier(ledger: Ledger, known_by: Ledger | None, recalled: Recalled) -> None:
+    """Count what earlier executions of a call used, and were granted, in the ledgers that start from zero after a restart.
+
+    Those are *ledger* and the ledgers above it that are below *known_by*: that one has loaded all of it from the journal.
     """
-    anew: list[Ledger] = []
     for one in ledger.chain():
-        if one is host.known_by:
+        if one is known_by:
             break
-        anew.append(one)
-    if anew:
-        used, granted = host.before(key)
-        for one in anew:
-            if any(used):
-                one.charge(used, here_only=True)
-            if one.of in granted:
-                one.allow(granted[one.of])
-    return anew
+        if any(recalled.used):
+            one.charge(recalled.used, here_only=True)
+        if one.of in recalled.granted:
+            one.allow(recalled.granted[one.of])
 
 
 async def _reserve(ledger: Ledger, want: Amounts, more: _More) -> Hold:
@@ -229,7 +215,7 @@ async def _reserve(ledger: Ledger, want: Amounts, more: _More) -> Hold:
 class _More:
     """Questions of one call to a person for more budget. It numbers them, because a call may ask several times."""
 
-    def __init__(self, host: AgentServices, key: str, profile: ModelProfile) -> None:
+    def __init__(self, host: Host, key: str, profile: ModelProfile) -> None:
         self._host = host
         self._key = key
         self._model = profile.name
@@ -256,16 +242,16 @@ class _More:
                 "model": self._model,
             }
             key = f"{self._key}/budget/{short.of}/{unit}/{self._asked}"
-            question = Question(key=key, payload=payload, answer_type=_ANSWER, kind="budget")
-            if self._host.was_granted(question.key, short.of):
-                continue  # the grant is in the ledger already, and was not enough
+            question = Question(key=key, payload=payload, answer_type=_ANSWER, kind="budget", budget=short.of)
             (answer,) = self._host.ask([question])
+            if answer is GRANTED:
+                continue  # it is in the ledger already, and was not enough
             more, problem = read_answer(answer, unit)
             if not problem:
                 break
         if not any(more.values()):
             return False
-        await self._host.grant(question.key, short.of, short.extend(**more))
+        await self._host.record(Granted(question.key, short.of, short.extend(**more)))
         return True
 
 

@@ -1,0 +1,395 @@
+"""The host of a task's agents and harnesses: it records their calls, asks persons, shows items and counts usage.
+
+A model's reply is recorded with the task (decision 0033) under a digest of the request. After a pause or a crash the
+same request gets the recorded reply. After a failed attempt it does not, since the replies may be what made the attempt
+fail. The values and their events are in `_engine.model_calls`; `stage` stores the events beside the journal while the
+task runs (decision 0020). What is staged under an existing key replaces the older value, so each kind of value has a
+key of its own.
+
+A *harness run* is one call of an agent or another harness in the node; several may be in flight at once. An *execution*
+is one call of the node: each attempt, resume and retry is one. The key of a call, effect or question identifies it
+within the task, at every execution. `_scope` has the services of the run. For the terms, see docs/glossary.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from copy import copy
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never, final
+
+from graphrt._agents.budget_grants import grant, owner, was_granted
+from graphrt._agents.redacted_items import redacted_item, redacted_reply
+from graphrt._ambient import inside, surroundings
+from graphrt._drivers.blocking_calls import call_store
+from graphrt._drivers.context import Suspended
+from graphrt._drivers.node_effects import EffectKind, perform_async
+from graphrt._drivers.remembered_calls import Call
+from graphrt._engine.model_calls import ModelCall, Reply
+from graphrt._engine.spending import spending
+from graphrt._engine.storability import check_storable
+from graphrt._engine.task import Spent
+from graphrt._flows.live import MessageItem
+from graphrt._plan.fields import own
+from graphrt._usage.amounts import settled, used_amounts
+from graphrt.errors import BudgetExceededError, HarnessError, ReplayDivergedError, StoreError
+from graphrt.events import Amounts
+from graphrt.harness._reply_data import is_plain, reply_from, reply_to
+from graphrt.harness.agent._host import GRANTED, Billed, CutOff, Granted, Held, Recalled, Released, Replied
+from graphrt.stores.ids import bare_id
+
+if TYPE_CHECKING:
+    from asyncio import Future
+    from asyncio import Task as AsyncTask
+
+    from graphrt._drivers.context import Context
+    from graphrt._drivers.run_services import RunServices
+    from graphrt._engine.model_calls import ModelEvent
+    from graphrt._engine.task import Task
+    from graphrt.harness.agent._host import Fact, Question
+    from graphrt.harness.budget._ledger import Ledger
+    from graphrt.harness.protocol import ModelResponse
+
+T = TypeVar("T")
+
+
+@final
+class TaskHost:
+    """The host of one attempt of a task; implements `graphrt.harness.agent._host.Host`."""
+
+    __slots__ = (
+        "_asked",
+        "_begun",
+        "_context",
+        "_flying",
+        "_scope",
+        "call",
+        "deps",
+        "emit",
+        "known_by",
+        "ledger",
+        "node",
+        "numbers",
+        "task",
+        "thread",
+        "warnings",
+    )
+
+    def __init__(self, context: Context[Any], *, ledger: Ledger | None = None) -> None:
+        self._context = context
+        self._scope = context._scope
+        self.task: Final[Task] = context._task
+        self.numbers: dict[str, int] = {}
+        self._begun = count(1)
+        """Start order of harness runs."""
+        self._asked: dict[str, tuple[int, ...]] = {}
+        """Key of a question to the start order of the runs that asked it, outermost first."""
+        self._flying: dict[Future[None], AsyncTask[Any] | None] = {}
+        """Harness runs in flight: a future that is set at their end, and their asyncio task."""
+        self.call: Final = context.call
+        """Runs an async function from a sync node."""
+        self.warnings: Final[list[str]] = self._scope.warnings
+        """The warnings of the run."""
+        self.deps: Any = self._scope.deps
+        self.node: str | None = self.task.node.name
+        thread = self._scope.thread
+        self.thread: str | None = None if thread is None else bare_id(thread)  # as `ctx.thread`, without the tenant
+        self.ledger: Ledger | None = ledger
+        """Innermost ledger that bounds the calls."""
+        self.known_by: Ledger | None = ledger
+        """Innermost ledger that includes what earlier executions used. Ledgers inside it begin anew."""
+        self.emit: Callable[[Any], None] | None = None
+        """Shows an item of a harness run; None without a reader."""
+        above = surroundings().above
+        if self._scope.emit is not None:
+            self.emit = self.publish
+        elif above is not None and above.emit is not None:  # an agent runs this graph: show it on the agent's stream
+            self.emit = partial(above.emit, self.node)
+
+    @property
+    def key(self) -> str:
+        """The task's idempotency key for the outside world: the same at every execution of the task."""
+        return self._context.idempotency_key
+
+    @property
+    def replies(self) -> Collection[str]:
+        """Keys of the calls whose replies this attempt would be given."""
+        models = self.task.extra.models if self.task.extra is not None else None
+        return () if models is None else models.answered()
+
+    @property
+    def answered(self) -> Collection[str]:
+        """Keys of the questions that have an answer that counts: one that was not discarded."""
+        extra = self.task.extra  # "key=" marks a key that the asker chose, as in `ask`
+        known = () if extra is None else extra.interrupts
+        return {one.base.removeprefix("key=") for one in known if one.answered and one.current}
+
+    def check(self) -> None:
+        """Check that the attempt may act, for which nothing is sent, charged or recorded else; see `Context._check`."""
+        context = self._context
+        # Attributes first: most calls need no more.
+        if context._reason is not None or context._guarded or self._scope.control.halt is not None:
+            context._check()
+
+    def but(self, **changes: Any) -> TaskHost:
+        """Return this host with another `emit`, for one harness run that the node streams, or with another `ledger`.
+
+        That is a ledger which begins anew with each execution: that of `ctx.bind()`. `known_by` stays. Both hosts share
+        the counters and what is in flight.
+        """
+        other = copy(self)
+        for name, value in changes.items():
+            setattr(other, name, value)
+        return other
+
+    async def beside(self, run: Callable[[], Awaitable[T]]) -> T:
+        """Await one *run* of a harness; if it pauses, first wait until its siblings have ended or paused too.
+
+        Otherwise the replies that the siblings get after the pause would be lost, and their questions asked one by one.
+        """
+        from asyncio import current_task, get_running_loop, sleep, wait
+
+        self.check()
+        mine = get_running_loop().create_future()  # set when this run ends or pauses
+        around = surroundings()
+        runs, order = around.harness_runs, (*around.order, next(self._begun))
+        self._flying[mine] = current_task()
+        try:
+            with inside(harness_runs=runs | {mine}, order=order):
+                return await run()
+        except Suspended:
+            del self._flying[mine]
+            mine.set_result(None)
+            await sleep(0)  # lets siblings begin that were created in the same turn of the loop
+            while others := self._flying.keys() - runs:
+                await wait(others)
+            raise
+        finally:
+            if not mine.done():
+                del self._flying[mine]
+                mine.set_result(None)
+
+    def abandon(self) -> set[Future[None]]:
+        """Cancel the harness runs of a failed node, from any thread; return futures that are set at their ends."""
+        flying = dict(self._flying)
+        for mine, task in flying.items():
+            if task is not None:
+                mine.get_loop().call_soon_threadsafe(task.cancel)  # a sync node fails on another thread
+        return set(flying)
+
+    def show(self, item: Any) -> None:
+        """Show *item*, a value of the user's, on the run's stream, mode `custom`."""
+        self._context.emit(item)
+
+    def publish(self, item: Any) -> None:
+        """Show *item* on the run's stream, mode `messages`; not if redaction hides it or the attempt was given up."""
+        emit = self._scope.emit
+        if self._context._reason is not None or self._scope.control.halt is not None:
+            return
+        self._context.heartbeat()
+        if self.task.engine.redactor is not None and (item := redacted_item(self.task, item)) is None:
+            return
+        if emit is not None:
+            emit("messages", MessageItem(node=self.task.node.name, task_id=self.task.id, item=item))
+
+    async def recall(self, key: str) -> Recalled:
+        """Return what is recorded of the model call *key*: by this task, or in the log of a run that is executed again.
+
+        A reply that is not plain data is counted, and asked for anew by each execution.
+        """
+        task, log = self.task, self._scope.recorded
+        extra = task.more()
+        models = extra.model_calls()
+        asked = models.call(key)  # the key with the number of failed attempts
+        extra.request(asked)  # entries come in the order of the requests, not of the replies (rule R13)
+        known = models.replies.get(asked)
+        response: ModelResponse | None = None
+        instead: Callable[[], Awaitable[ModelResponse]] | None = None
+        if known is not None:
+            self.account()  # this execution may not have counted it yet
+            response = reply_from(own(known.data), known.usage, known.model)  # a copy, which the node may change
+        else:
+            self.check()
+        if known is None and log is not None:
+            before = len(models.failed(asked))
+            response, instead = log.reply(task, asked)
+            if self.ledger is not None:  # failed calls that were billed are not made again: their usage is in the log
+                for one in models.failed(asked)[before:]:
+                    self.ledger.charge(used_amounts(one))
+        return Recalled(
+            response=response,
+            recorded=known is not None,
+            failed=models.failed(asked),
+            used=models.charged(asked),
+            granted=models.granted_for(key) if extra.interrupts else {},  # no grant without a question
+            instead=instead,
+            identity=(task.id, asked.failed_attempts, key),
+        )
+
+    async def record(self, fact: Fact) -> Any:
+        """Make *fact* a value of the task, and stage its event. Of a reply, return what is stored of it."""
+        services, task = self._scope, self.task
+        if isinstance(fact, Granted):
+            holder = owner(task, fact.of, services.root)
+            grant(holder, *fact)
+            await call_store(services, keep_grant, services, holder, fact.question)
+            return None
+        models = task.more().model_calls()
+        if isinstance(fact, Replied):
+            return await self._replied(fact)
+        call = models.call(fact.key)
+        match fact:
+            case Held(want=want):  # no `account`: it is settled when the call ends
+                models.hold(call, want)
+                staged = held_event(task, call)
+            case Released():
+                if not models.release(call):  # there is none
+                    return None
+                self.account()  # another call may have counted it meanwhile
+                staged = held_event(task, call)
+            case Billed(usage=usage):
+                nth = models.count(call, usage, fact.model)
+                staged = {f"model/{_name(call)}/spent/{nth}": models.usage_event(task.id, call, nth)}
+                if call in models.holds:  # without the reservation that the usage replaces: in one write, so that
+                    staged |= held_event(task, call)  # neither counts twice
+                self.account()
+            case CutOff(text=text):  # for the messages of the thread (R10)
+                if task.engine.redactor is not None:
+                    text = check_storable(task.engine, task, text, "was cut off in a reply of a model")
+                models.stop(call, text, fact.model, task.attempt)
+                staged = {f"stopped/{_name(call)}": models.stopped_event(task.id, call)}
+            case _:
+                assert_never(fact)
+        await call_store(services, stage, services, task, staged)
+        return None
+
+    async def _replied(self, fact: Replied) -> ModelResponse:
+        """Record a reply and return it as it is stored, so that the node gets the same as after a restart."""
+        services, task, response = self._scope, self.task, fact.response
+        models = task.more().model_calls()
+        call = ModelCall(fact.attempts, fact.key)
+        if not is_plain(response):
+            held = models.holds.get(call, ())[-1:] or (Amounts(),)  # its own reservation, if a budget bounds it
+            usage = settled(getattr(response, "usage", None), held[0])
+            await self.record(Billed(call.key, usage, getattr(response, "model", None)))
+            return response
+        data = reply_to(response)
+        stored = check_storable(task.engine, task, data, "got a reply of a model")  # *data*, or a redacted copy
+        data = stored if stored is data else redacted_reply(stored, data)
+        if self._context._reason is not None:
+            self._context._check_kept()
+        answers = task.more().answers  # that the task had been given so far
+        models.replies[call] = Reply(own(data), response.usage, response.model, answers)
+        if services.stage is not None:  # spares the event
+            staged = {f"model/{_name(call)}": models.reply_event(task.id, call)}
+            await call_store(services, stage, services, task, staged)
+        self.account()
+        return reply_from(data, response.usage, response.model)
+
+    async def effect(
+        self, key: str, call: Callable[[], Awaitable[Any]], kind: EffectKind, about: Mapping[str, Any]
+    ) -> Any:
+        """Return the recorded result of an effect, such as a tool call, else make *call* and record its result.
+
+        *call* takes no arguments. *kind* says whether it may be repeated after a crash; *about* describes it to the
+        person who has to decide that.
+        """
+        return await perform_async(self._context, self._scope, self.task, Call(key), call, (), kind, about)
+
+    def ask(self, questions: Sequence[Question]) -> list[Any]:
+        """Return the answers to *questions*, in order; pause once for all that have none."""
+        answers: list[Any] = []
+        pause: Suspended | None = None  # the exception that pauses the node
+        known = self.task.more().interrupts
+        before = len(known)  # `_ask` appends new questions
+        for question in questions:
+            of = question.budget
+            if of is not None and was_granted(owner(self.task, of, self._scope.root), question.key):
+                answers.append(GRANTED)
+                continue
+            try:
+                name, wanted = f"key={question.key}", question.answer_type
+                answers.append(self._context._ask(name, question.payload, wanted, kind=question.kind))
+            except Suspended as asked:
+                pause = asked
+        if pause is None:
+            return answers
+        # Parallel runs ask in any order: sorted by the start order of the runs, the journal is the same (rule R13).
+        for one in known[before:]:
+            self._asked[one.key] = surroundings().order
+        known.sort(key=lambda one: self._asked.get(one.key, ()))  # those of earlier executions stay in front
+        raise pause
+
+    def charged(self, reply: Any) -> Any:
+        """Set the task's usage; return *reply*, what the node returned, in the form in which the engine gets it.
+
+        It becomes a `Spent` if the tokens that the node used must be taken off the field `token_budget` of the state.
+        """
+        task = self.task
+        if task.extra is None:
+            return reply
+        self.account()
+        return Spent(reply) if spending(task.engine, task) else reply  # `spending`: the update of that field, if any
+
+    async def failed(self, error: Exception) -> None:
+        """Cancel and await what a failed attempt left behind; discard its replies if they may have caused *error*."""
+        left = self.abandon()
+        if left:
+            from asyncio import wait
+
+            await wait(left)
+        if _asks_anew(error):
+            await call_store(self._scope, self._ask_anew)
+
+    def failed_sync(self, error: Exception) -> None:
+        """Do what `failed` does in the thread of a sync node, which cannot await what it cancels."""
+        self.abandon()
+        if _asks_anew(error):
+            self._ask_anew()
+
+    def _ask_anew(self) -> None:
+        """Count a failed attempt, so that the next one finds no recorded reply and asks its models anew."""
+        models = self.task.more().models
+        if models is not None and models.discard_replies():
+            stage(self._scope, self.task, {"harness/failed": models.discarded_event(self.task.id)})
+
+    def account(self) -> None:
+        """Set the task's usage to that of all its calls, those of failed attempts included. Called when they change."""
+        extra = self.task.more()
+        extra.usage = extra.models.used() if extra.models is not None else None
+
+
+def _asks_anew(error: Exception) -> bool:
+    """Return whether a recorded reply may have caused *error*; a failed model call does not make earlier ones wrong."""
+    if isinstance(error, (StoreError, BudgetExceededError, ReplayDivergedError)):
+        return False
+    # `bad-output`: the reply itself does not have the required form.
+    return not isinstance(error, HarnessError) or error.code == "bad-output"
+
+
+def held_event(task: Task, call: ModelCall) -> dict[str, ModelEvent]:
+    """Return the event of the reservations of *call*, by its staged name."""
+    return {f"held/{_name(call)}": task.more().model_calls().hold_event(task.id, call)}
+
+
+def keep_grant(services: RunServices, task: Task, question: str) -> None:
+    """Store the grant with which a person answered *question*."""
+    stage(services, task, {f"granted/{question}": task.more().model_calls().grant_event(task.id, question)})
+
+
+def _name(call: ModelCall) -> str:
+    """Return the part of a staged name that identifies *call* within its task."""
+    return f"{call.failed_attempts}/{call.key}"
+
+
+def stage(services: RunServices, task: Task, staged: Mapping[str, ModelEvent]) -> None:
+    """Store events of *task*, by their staged names, in one write; without a store, nothing happens.
+
+    They are durable when this returns. The path says which nested graph they belong to; it is empty for the graph of
+    the run.
+
+    Raises:
+        StoreError: They could not be stored.
+    """
+    services.keep([(f"{task.id}#{name}", [(task.engine.path, event)]) for name, event in staged.items()])

@@ -1,0 +1,311 @@
+"""What an agent asks of its surroundings: six methods of a host, and the place of a run in the tree of agent runs.
+
+Inside a graph the host is the agent's task (`_agents.task_host`), so that nothing is paid or done twice after a pause
+or a crash. Outside a graph it is a `StandaloneHost`, which remembers nothing and can ask no person.
+
+What has to be remembered is a *fact*: one value for each thing that may have become true of a model call. `record`
+stores it, and `recall` returns what the facts about a call add up to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, final
+
+from graphrt.errors._codes.agents import NOBODY_TO_ASK
+from graphrt.events import Amounts, Usage
+from graphrt.harness.protocol import ModelResponse
+from graphrt.harness.tools.protocol import EffectClass
+
+if TYPE_CHECKING:
+    from graphrt.harness.budget._ledger import Ledger
+
+T = TypeVar("T")
+
+__all__ = [
+    "GRANTED",
+    "Billed",
+    "Composed",
+    "CutOff",
+    "Fact",
+    "Granted",
+    "Held",
+    "Host",
+    "Place",
+    "Question",
+    "Recalled",
+    "Released",
+    "Replied",
+    "StandaloneHost",
+    "number",
+]
+
+
+class Replied(NamedTuple):
+    """The call was answered. `record` returns the response as it was stored, perhaps redacted."""
+
+    key: str
+    response: ModelResponse
+    attempts: int
+    """Number of attempts of the task that had failed when the call was made: one that fails later discards the reply."""
+
+
+class Billed(NamedTuple):
+    """An execution of the call left no reply, and was billed. In the same write, it takes the place of its `Held`."""
+
+    key: str
+    usage: Usage
+    model: str | None
+    """Name of the model, or of a graph that stands for one."""
+
+
+class Held(NamedTuple):
+    """The call is about to be made and may use up to *want*: after a crash it stays counted (rule R11)."""
+
+    key: str
+    want: Amounts
+
+
+class Released(NamedTuple):
+    """The call used nothing, which gives its newest `Held` back."""
+
+    key: str
+
+
+class CutOff(NamedTuple):
+    """The reply of *model* was cut off after *text*, which had been streamed."""
+
+    key: str
+    text: str
+    model: str
+
+
+class Granted(NamedTuple):
+    """The answer to *question* adds *more* to the budget named *of*."""
+
+    question: str
+    of: str
+    more: Amounts
+
+
+Fact: TypeAlias = Replied | Billed | Held | Released | CutOff | Granted
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recalled:
+    """What is recorded of a model call before it is made."""
+
+    response: ModelResponse | None = None
+    """The reply, as often as the task is executed again; None if there is none."""
+    recorded: bool = False
+    """Whether an earlier execution of the task recorded the reply; else it comes from the log of another run."""
+    failed: Sequence[Usage] = ()
+    """Usage of each execution so far that left no reply, such as failed but billed ones."""
+    used: Amounts = Amounts()  # noqa: RUF009 - a frozen value
+    """What the call used, and may have used if its end was not seen: for ledgers that begin anew with each execution."""
+    granted: Mapping[str, Amounts] = field(default_factory=dict[str, Amounts])
+    """What people granted for the call, by name of the budget: for the same ledgers."""
+    instead: Callable[[], Awaitable[ModelResponse]] | None = None
+    """Answers in place of the model, where a run is executed again from its log."""
+    identity: tuple[str, int, str] = ("", 0, "")
+    """Id of the task, number of its failed attempts, and key: what telemetry knows the call by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question to a person, asked before something is done."""
+
+    key: str
+    """Identifies the question within the task: the same at every execution."""
+    payload: Any
+    """The data of the question, shown to the person."""
+    answer_type: Any = None
+    """Type that the answer is validated against; None for any."""
+    kind: str = "question"
+    """`question`, `approval` or `budget`: the `InterruptInfo.kind` of the interrupt."""
+    budget: str | None = None
+    """Name of the budget that the question is about; None if it is about none."""
+
+
+GRANTED: Final = object()
+"""The answer to a question about a budget to which the person's answer was added before."""
+
+
+class Host(Protocol):
+    """The surroundings of all agents that work for one task: the facts about it, and what it does for them."""
+
+    deps: Any
+    """The run's `deps`, which tools see as `ToolContext.deps`."""
+    node: str | None
+    """Name of the task's node; None outside a graph."""
+    thread: str | None
+    """Id of the thread; None without one."""
+    ledger: Ledger | None
+    """Innermost ledger that bounds the calls; None without a budget."""
+    known_by: Ledger | None
+    """The innermost ledger that includes what the task used before a restart; ledgers inside it begin anew."""
+    emit: Callable[[Any], None] | None
+    """Shows an item of an agent on the stream; None if there is no reader."""
+    numbers: dict[str, int]
+    """How often each thing came in this execution of the task; see `number`."""
+
+    @property
+    def key(self) -> str:
+        """The task's idempotency key for the outside world: the same at every execution of the task."""
+        ...
+
+    @property
+    def replies(self) -> Collection[str] | None:
+        """Keys of the model calls whose replies are recorded; None if replies are not: agents compute no keys then."""
+        ...
+
+    @property
+    def answered(self) -> Collection[str]:
+        """Keys of the questions that a person has answered."""
+        ...
+
+    async def beside(self, run: Callable[[], Awaitable[T]]) -> T:
+        """Await *run*, one of several concurrent agent runs of the task. If it pauses, it waits for the others first.
+
+        The replies of the others would be lost otherwise, and their questions asked one by one.
+        """
+        ...
+
+    async def recall(self, key: str) -> Recalled:
+        """Return what is recorded of the model call *key*, which is about to be made."""
+        ...
+
+    async def record(self, fact: Fact) -> Any:
+        """Store *fact*; it is durable when this returns. Of a `Replied`, the response as it was stored is returned."""
+        ...
+
+    async def effect(
+        self, key: str, call: Callable[[], Awaitable[Any]], kind: EffectClass, about: Mapping[str, Any]
+    ) -> Any:
+        """Return the recorded result of the effect *key*, else run *call* and record its result; as `Context.effect`.
+
+        Args:
+            key: Identifies the effect within the task.
+            call: Does the work; its result must be plain data.
+            kind: Whether it may be repeated after a crash.
+            about: Details for a person who has to say what an effect with unknown outcome did.
+        """
+        ...
+
+    def ask(self, questions: Sequence[Question]) -> list[Any]:
+        """Return the answers to *questions*, in their order; the task pauses until all are there.
+
+        The answer to a question about a budget is `GRANTED` if it was recorded as a `Granted`.
+        """
+        ...
+
+    def show(self, item: Any) -> None:
+        """Show *item*, a value of the user's, on the stream."""
+        ...
+
+
+@final
+class StandaloneHost:
+    """The host of an agent outside a graph: it remembers nothing, and can ask no person."""
+
+    node: str | None = None
+    thread: str | None = None
+    key: str = ""
+    ledger: Ledger | None = None
+    known_by: Ledger | None = None
+    replies: Collection[str] | None = None
+    answered: Collection[str] = ()
+
+    def __init__(self, *, deps: Any = None, emit: Callable[[Any], None] | None = None) -> None:
+        self.deps: Any = deps
+        self.emit: Callable[[Any], None] | None = emit
+        self.numbers: dict[str, int] = {}
+
+    async def beside(self, run: Callable[[], Awaitable[T]]) -> T:
+        """Await *run*; nothing can pause here."""
+        return await run()
+
+    async def recall(self, key: str) -> Recalled:  # noqa: ARG002
+        """Return that nothing is recorded."""
+        return Recalled()
+
+    async def record(self, fact: Fact) -> Any:
+        """Record nothing; return the response of a reply."""
+        return fact.response if isinstance(fact, Replied) else None
+
+    async def effect(
+        self,
+        key: str,  # noqa: ARG002
+        call: Callable[[], Awaitable[Any]],
+        kind: EffectClass,  # noqa: ARG002
+        about: Mapping[str, Any],  # noqa: ARG002
+    ) -> Any:
+        """Run *call* and return its result."""
+        return await call()
+
+    def ask(self, questions: Sequence[Question]) -> list[Any]:
+        """Refuse the questions: no person can be asked.
+
+        Raises:
+            InputError: Always (`nobody-to-ask`).
+        """
+        of_budget = questions[0].kind == "budget"
+        raise NOBODY_TO_ASK(
+            about=" for a larger budget" if of_budget else "",
+            payload=questions[0].payload,
+            instead='Raise the budget or use on_exceeded="stop"' if of_budget else "Give the agent approve=",
+        )
+
+    def show(self, item: Any) -> None:
+        """Show *item* among the agent's own items."""
+        if self.emit is not None:
+            self.emit(item)
+
+
+def number(host: Host, what: str) -> int:
+    """Count *what* and return the count, which begins with 1 at every execution of the task.
+
+    It is part of keys, and tells equal things apart, so that different ones may happen in any order.
+    """
+    count = host.numbers[what] = host.numbers.get(what, 0) + 1
+    return count
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The place of one agent run in the tree of agent runs."""
+
+    host: Host
+    """The host, the same for the whole tree."""
+    depth: int
+    """Number of agents above this one: 0 for the outermost."""
+    path: str
+    """Prefix of the keys of its model calls: the same at every execution."""
+    names: tuple[str, ...]
+    """Names of the agents above, outermost first, then its own."""
+    most_depth: int
+    """Greatest depth that the limits of this agent and all agents above it allow."""
+    ledger: Ledger | None
+    """The innermost ledger that its model calls must fit; None without a budget."""
+    emit: Callable[[Any], None] | None
+    """Shows an item on the stream above and to the agent's sinks; None if there is neither."""
+    took: list[Usage] = field(default_factory=list["Usage"], compare=False)
+    """Usage of each sub-agent, appended when it has ended, and of each failed call of the agent that was billed."""
+
+
+@final
+class Composed:
+    """A call of a tool that does nothing but make calls which are recorded themselves: that of an agent as a tool.
+
+    When a run is executed again from its log, it is made again.
+    """
+
+    def __init__(self, make: Callable[[], Awaitable[Any]]) -> None:
+        self._make = make
+
+    async def __call__(self) -> Any:
+        """Make the call."""
+        return await self._make()
