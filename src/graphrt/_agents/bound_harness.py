@@ -37,7 +37,7 @@ from graphrt.harness._output.exchange import with_output
 from graphrt.harness._output.form import OutputForm
 from graphrt.harness.agent._chain import Link, Next, PendingCall, chained, profile_of
 from graphrt.harness.agent._digest import of_call
-from graphrt.harness.agent._host import CutOff, number
+from graphrt.harness.agent._host import CutOff, number, warn
 from graphrt.harness.agent._model_calls import Recorded
 from graphrt.harness.budget._admission import Budgeted, Timed
 from graphrt.harness.budget._ledger import Ledger
@@ -53,8 +53,6 @@ __all__ = ["BoundHarness", "MessageItem"]
 
 Show = Callable[[Any], None]
 """Shows an item of a reply, or the whole reply, to the reader of a stream."""
-_WITHHELD: Final[set[tuple[str, str]]] = set()
-"""Pairs of names of agent and node that this process has logged a warning about; see `default_tools`."""
 _NO_REQUEST: Final[Any] = None
 """Stands for the request to a plain harness, which is only built to find the upper bound that a budget reserves."""
 
@@ -277,19 +275,13 @@ def default_tools(harness: Any, task: Task, warnings: list[str]) -> Sequence[str
     withheld = [tool.spec.name for tool in own if tool.policy.approval is not False]
     if not withheld:
         return None
-    import logging
-
     agent, node, plan = str(harness.name), task.node.name, task.engine.plan
     at = plan.spec_where(task.node.index)  # file and line where the node was added; empty if unknown
     text = (
         f"Node {node!r} of nested graph {plan.name!r}{f' at {at}' if at else ''} does not offer agent {agent!r} its tools "
         f"{withheld}, which need approval: a node of a nested graph has to name them in tools=[...]."
     )
-    if text not in warnings:
-        warnings.append(text)
-    if (agent, node) not in _WITHHELD:
-        _WITHHELD.add((agent, node))
-        logging.getLogger("graphrt.harness").warning("%s", text)
+    warn(warnings, text)
     return [tool.spec.name for tool in own if tool.policy.approval is False]
 
 

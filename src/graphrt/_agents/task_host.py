@@ -19,8 +19,8 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never, final
 
-from graphrt._agents.budget_grants import grant, owner, was_granted
 from graphrt._agents.redacted_items import redacted_item, redacted_reply
+from graphrt._agents.run_ledgers import grant, owner, was_granted
 from graphrt._ambient import inside, surroundings
 from graphrt._drivers.blocking_calls import call_store
 from graphrt._drivers.context import Suspended

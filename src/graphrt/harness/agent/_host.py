@@ -9,10 +9,12 @@ stores it, and `recall` returns what the facts about a call add up to.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, final
 
+from graphrt._ambient import running
 from graphrt.errors._codes.agents import NOBODY_TO_ASK
 from graphrt.events import Amounts, Usage
 from graphrt.harness.protocol import ModelResponse
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from graphrt.harness.budget._ledger import Ledger
 
 T = TypeVar("T")
+_log: Final = logging.getLogger("graphrt.harness")
+_WARNED: Final[set[str]] = set()
+"""Warnings that were logged in this process."""
 
 __all__ = [
     "GRANTED",
@@ -39,6 +44,8 @@ __all__ = [
     "Replied",
     "StandaloneHost",
     "number",
+    "warn",
+    "warn_unseen",
 ]
 
 
@@ -309,3 +316,31 @@ class Composed:
     async def __call__(self) -> Any:
         """Make the call."""
         return await self._make()
+
+
+def warn(warnings: list[str], text: str) -> None:
+    """Add *text* to the *warnings* of a run, and log it once in this process."""
+    if text not in warnings:
+        warnings.append(text)
+    if text not in _WARNED:
+        _WARNED.add(text)
+        _log.warning("%s", text)
+
+
+def warn_unseen(agent: str) -> None:
+    """Warn that *agent* was called without a Context, if a node called it.
+
+    Its calls reach neither the thread's memory nor the usage nor a budget.
+    """
+    found = running()
+    if found is None:
+        return
+    task, services = found
+    node, plan = task.node.name, task.engine.plan
+    at = plan.spec_where(task.node.index)
+    text = (
+        f"Agent {agent!r} was called in node {node!r} of graph {plan.name!r}{f' at {at}' if at else ''} past the node's "
+        "context: what it does is not counted, not held to a budget and not remembered by the thread. "
+        f"Let it take a context, {node}(state, ctx)."
+    )
+    warn(services.warnings, text)

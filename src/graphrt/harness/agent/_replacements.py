@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from graphrt.harness.protocol import ChatModel
     from graphrt.harness.tools.protocol import Tool
 
-__all__ = ["NamedDoubles", "Override", "Replaceable", "models_of", "tools_of"]
+__all__ = ["NamedDoubles", "Override", "models_of", "tools_of"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -234,26 +234,3 @@ class Override:
 
     def __repr__(self) -> str:
         return f"{self._agent!r}.override(model={self._model!r})"
-
-
-class Replaceable:
-    """The method `override` of an Agent."""
-
-    __slots__ = ()
-
-    def override(self, *, model: ChatModel | str) -> Override:
-        """Replace this agent's model, and its fallbacks, by *model* inside a `with` block: for tests.
-
-        `with agent.override(model=ScriptedModel([...])) as model:` applies to everything that the block calls: asyncio
-        tasks, the worker threads that graphrt starts, graphs, and agents that have this one as a tool. Blocks nest, and
-        the innermost decides; it also wins over the `models=` of a runtime. The result also decorates functions, sync
-        and async.
-
-        Args:
-            model: The model, or a model name for `LiteLLMModel`.
-
-        Raises:
-            InputError: It is not a model (`no-model`).
-        """
-        agent: Any = self  # the class Agent, which derives from this one
-        return Override(agent, model)

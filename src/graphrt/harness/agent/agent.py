@@ -14,6 +14,7 @@ from graphrt._arguments import checked_function, checked_type
 from graphrt._usage.budget import Budget
 from graphrt.errors import ScriptError
 from graphrt.errors._codes.agents import NESTED_TOO_DEEP, STREAM_INSIDE
+from graphrt.harness._output.exchange import without_words
 from graphrt.harness._output.form import form_of
 from graphrt.harness.agent._arguments import (
     checked_choice,
@@ -25,21 +26,19 @@ from graphrt.harness.agent._arguments import (
     checked_sinks,
 )
 from graphrt.harness.agent._digest import as_known, of_run
-from graphrt.harness.agent._host import Host, Place, StandaloneHost, number
-from graphrt.harness.agent._instructions import asked_first
+from graphrt.harness.agent._host import Host, Place, StandaloneHost, number, warn_unseen
 from graphrt.harness.agent._loop import Loop
 from graphrt.harness.agent._model_calls import Caller
-from graphrt.harness.agent._outside_context import tell_unseen
-from graphrt.harness.agent._replacements import Replaceable, models_of, tools_of
+from graphrt.harness.agent._replacements import Override, models_of, tools_of
 from graphrt.harness.agent._stream import shown, watched
-from graphrt.harness.agent._sync import RunsSync
+from graphrt.harness.agent._sync import wait_for
 from graphrt.harness.agent._tool_calls import Approve, OnBadCall, Tooling
 from graphrt.harness.agent.cache import ResponseCache
 from graphrt.harness.agent.events import AgentItem, EventSink
 from graphrt.harness.agent.limits import AgentLimits
 from graphrt.harness.agent.middleware import Middleware, ModelCall, around_model, begun, ended
 from graphrt.harness.budget._ledger import Ledger
-from graphrt.harness.messages import Message, Prompt, ToolCall
+from graphrt.harness.messages import Message, Prompt, SystemMessage, ToolCall
 from graphrt.harness.protocol import AgentReply, ChatModel, OutputT_co
 from graphrt.harness.request import AllButOutput, ModelRequest, RunOptions
 from graphrt.harness.tools.registry import AnyTool, ToolRegistry
@@ -76,7 +75,7 @@ _RETRY: Final = RetryPolicy(attempts=4, wait_initial_s=0.2)
 
 
 @final
-class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
+class Agent(Generic[OutputT_co]):
     """The standard harness: calls a model, executes the tool calls that it asks for, and repeats until it answers.
 
     `Agent(model, output=Person)` is an `Agent[Person]`: the output of its replies is a Person.
@@ -252,6 +251,68 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
             async for item in items:
                 yield item
 
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        deps: Any = None,
+        transcript: list[Message] | None = None,
+        output: None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply[OutputT_co]: ...
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        deps: Any = None,
+        transcript: list[Message] | None = None,
+        output: type[T],
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply[T]: ...
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        deps: Any = None,
+        transcript: list[Message] | None = None,
+        output: Any = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply: ...
+    def run_sync(self, prompt: Prompt, /, **options: Any) -> AgentReply[Any]:
+        """Answer *prompt* without `await`; the arguments are those of `Agent.run`.
+
+        In a sync node that takes `ctx` it does the same as `ctx.call(agent.run, ...)`: calls are remembered and
+        counted, and questions become interrupts of the thread. Elsewhere the agent runs on a private event loop while
+        the caller waits. A loop that runs in the caller, as in a notebook, is blocked meanwhile.
+
+        Raises:
+            InputError: It was called in an async node or an async tool; await `run` there (`run-sync-in-loop`).
+            GraphrtError: As `Agent.run`.
+        """
+        return wait_for(lambda: self.run(prompt, **options), self.name)
+
+    def override(self, *, model: ChatModel | str) -> Override:
+        """Replace this agent's model, and its fallbacks, by *model* inside a `with` block: for tests.
+
+        `with agent.override(model=ScriptedModel([...])) as model:` applies to everything that the block calls: asyncio
+        tasks, the worker threads that graphrt starts, graphs, and agents that have this one as a tool. Blocks nest, and
+        the innermost decides; it also wins over the `models=` of a runtime. The result also decorates functions, sync
+        and async.
+
+        Args:
+            model: The model, or a model name for `LiteLLMModel`.
+
+        Raises:
+            InputError: It is not a model (`no-model`).
+        """
+        return Override(self, model)
+
     def as_tool(
         self, name: str | None = None, *, description: str, approval: bool = False, timeout_s: float | None = None
     ) -> AnyTool:
@@ -281,7 +342,7 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
             return here.host
         node = running_context()  # called in a node, past its harness: the agent works for that node all the same
         if node is None:
-            tell_unseen(self.name)
+            warn_unseen(self.name)
             return StandaloneHost(deps=deps)
         host: Host = node._agents()
         return host
@@ -296,7 +357,7 @@ class Agent(Replaceable, RunsSync[OutputT_co], Generic[OutputT_co]):
     async def _go(self, prompt: Any, options: RunOptions, host: Host, transcript: list[Message] | None) -> AgentReply:
         tools = self._offered(options)
         given: dict[str, Any] = {name: value for name, value in options.items() if name not in ("tools", "output")}
-        request = asked_first(prompt, {**given, "tools": tools.specs}, self._defaults)
+        request = _asked_first(prompt, {**given, "tools": tools.specs}, self._defaults)
         form = form_of(options.get("output")) or self._output
         models = models_of(self)
         tools = tools_of(tools)  # names and schemas stay, and so the request does
@@ -404,6 +465,48 @@ def _refusal(models: tuple[ChatModel, ...], caller: Caller) -> Callable[[ToolCal
         return None
     double: Any = doubles[0]
     return lambda call, problem: None if caller.remembered else double.refuse_call(call, problem)
+
+
+def _asked_first(prompt: Any, given: Mapping[str, Any], defaults: RunOptions) -> ModelRequest:
+    """Return the request that begins a run: the agent's own instructions, then the prompt (decision 0038).
+
+    Instructions come first, whatever system messages *prompt* has. They are only left out if *prompt* begins with an
+    identical message, so that `reply.messages` of the same agent can be continued without a second copy.
+
+    Args:
+        prompt: As given to the run.
+        given: Options of the run.
+        defaults: Options of the agent.
+
+    Raises:
+        InputError: The prompt or an option is wrong.
+    """
+    options: Any = given
+    if isinstance(prompt, str) or not hasattr(prompt, "__iter__"):
+        return ModelRequest.build(prompt, options, defaults=defaults)
+    said = tuple(prompt)
+    if not any(isinstance(one, SystemMessage) for one in said):
+        return ModelRequest.build(said, options, defaults=defaults)
+    said = _without_form(said)
+    request = ModelRequest.build(said, options, defaults=defaults)
+    own, *rest = request.messages
+    if len(rest) == len(said) and isinstance(rest[0], SystemMessage) and rest[0].text == own.text:
+        return replace(request, messages=tuple(rest))
+    return request
+
+
+def _without_form(said: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the conversation *said* without a request for a form of answer at the end of its first system message.
+
+    An earlier run added that request, for its own answer.
+    """
+    first = said[0]
+    if not isinstance(first, SystemMessage):
+        return said
+    text = without_words(first.text)
+    if text == first.text:
+        return said
+    return (replace(first, text=text), *said[1:]) if text else said[1:] or said
 
 
 def _path() -> str:
