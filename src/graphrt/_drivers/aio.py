@@ -130,8 +130,11 @@ class AioDriver:
                 return await self._collect(effect.until)
             case Stop():
                 return await self._stop()
-            case Committed() | Uncommitted() | Live():
-                self.services.shown(effect)
+            case Committed() | Uncommitted():  # only yielded if there is a reader
+                self.services.reader.show(effect)  # type: ignore[union-attr]
+                return None
+            case Live():
+                self.services.show_live(effect)
                 return None
             case Record():
                 await self._store(effect)

@@ -252,7 +252,7 @@ class RunServices:
         self.recorded: Recorded | None = None
         """Answers effects and model calls out of a log, when a run is executed again; None makes them."""
         self.reader: Reader | None = None
-        """Takes what the run shows, if a stream of this process reads it; set by `read`."""
+        """Takes what the run shows, if a stream of this process reads it."""
         self.record: Recorder | None = None
         """Writes events as entries, with staged ones; None without a journal."""
         self.stage: Stager | None = None
@@ -296,17 +296,10 @@ class RunServices:
             for entry in entries:
                 self.reader.put("events", entry)
 
-    def shown(self, value: Committed | Uncommitted | Live) -> None:
-        """Show what the flow yields to its readers.
-
-        A commit goes to the reader of the run. An item of an open superstep goes to all that read such items, here and
-        in other processes, also one of a nested graph.
-        """
-        if isinstance(value, Live):
-            if self.emit is not None:
-                self.emit("live", value)
-        elif self.reader is not None:
-            self.reader.show(value)
+    def show_live(self, item: Live) -> None:
+        """Show an item of an open superstep, also one of a nested graph, to all that read such items."""
+        if self.emit is not None:  # a follower in another process may have gone
+            self.emit("live", item)
 
     def stored(self, effect: Record) -> Sequence[Entry]:
         """Do as `written`, but show nothing: the async driver does that itself, on the event loop."""
@@ -320,8 +313,8 @@ class RunServices:
         self.before_last()
         return self.control.settled
 
-    def read(self, reader: Reader) -> None:
-        """Show the run to *reader*, a stream of this process, for the rest of the run."""
+    def read_live(self, reader: Reader) -> None:
+        """Show the run to *reader*, a stream of this process that reads items of open supersteps too."""
         with _lock:
             self.reader = reader
             self._connect()

@@ -94,8 +94,10 @@ class ScriptedDriver:
                 self.services.tell()
             case Stage():
                 self.services.keep(effect.staged)
-            case Committed() | Uncommitted() | Live():
-                self.services.shown(effect)
+            case Committed() | Uncommitted():  # only yielded if there is a reader
+                self.services.reader.show(effect)  # type: ignore[union-attr]
+            case Live():
+                self.services.show_live(effect)
             case Sleep():
                 self._now += effect.seconds
             case Time():

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final, final
 
-from graphrt._ambient import SURROUNDINGS, WithoutContext, entered
+from graphrt._ambient import SURROUNDINGS, Surroundings, WithoutContext, surroundings
 from graphrt._drivers.attempt_times import is_timed
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit, inside
 from graphrt._drivers.failures import outcome
@@ -55,7 +55,7 @@ class SyncDriver:
         limit: Counter of tasks in flight; by default a new one if `limits.max_concurrency` is set.
     """
 
-    __slots__ = ("_limit", "_limits", "_parallel", "services")
+    __slots__ = ("_around", "_inside", "_limit", "_limits", "_parallel", "_plain", "services")
 
     def __init__(
         self,
@@ -71,6 +71,11 @@ class SyncDriver:
         self._limit = limit
         self._parallel: ParallelTasks | None = None
         """Made for the first superstep with several tasks, or for a timeout."""
+        self._plain = WithoutContext(services)
+        """Names the node that `drive` calls itself."""
+        self._around: Surroundings | None = None
+        """The surroundings of the last call of `drive`, and the same with `_plain` in them."""
+        self._inside = Surroundings()
 
     def drive(self, flow: Flow, until: Collection[Any] = ()) -> Any:
         """Perform the effects of *flow* until it ends; return its result, the status of the run.
@@ -84,8 +89,11 @@ class SyncDriver:
             BaseException: What the flow raises.
         """
         send, services = flow.send, self.services
-        plain = WithoutContext(services)
-        token = entered(plain)
+        plain = self._plain
+        around = surroundings()
+        if around is not self._around:  # else the last call was for the same reader
+            self._around, self._inside = around, around.replaced(node=plain)
+        token = SURROUNDINGS.set(self._inside)
         # 1 is CALL_SYNC: a sync node without context, timeout and cache (decision 0004) is called here, without
         # `invoke`. With a `RunWatcher` (`services.watcher`) no node is: it hears of attempts from `invoke` alone.
         plainly = 1 if services.watcher is None else None
@@ -105,6 +113,11 @@ class SyncDriver:
                             effect.duration_s = monotonic() - started
                     elif effect is TELL:  # before `perform`, since it follows each superstep of the fast path
                         reply = services.tell()
+                    elif effect.__class__ is Committed:  # only yielded if there is a reader
+                        reply = services.reader.show(effect)  # type: ignore[union-attr]
+                        if until:
+                            paused = True
+                            return PAUSED
                     else:
                         reply = self.perform(effect)
                         if until:  # the answer of an effect that shows something is None, which the next call sends
@@ -138,8 +151,11 @@ class SyncDriver:
         if kind is Record:
             self.services.written(effect)
             return None
-        if kind is Committed or kind is Uncommitted or kind is Live:
-            self.services.shown(effect)
+        if kind is Uncommitted:
+            self.services.reader.show(effect)  # type: ignore[union-attr]
+            return None
+        if kind is Live:
+            self.services.show_live(effect)
             return None
         if kind is Stage:
             self.services.keep(effect.staged)

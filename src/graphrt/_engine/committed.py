@@ -10,7 +10,7 @@ if steps are read, since nothing else can ask for a state of the past. For the t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from graphrt._engine.fold import Undo, shown
@@ -45,11 +45,12 @@ class Committed(NamedTuple):
     ended: Sequence[Ended]
     """The tasks of the superstep, in task order."""
 
-    def updates(self) -> Iterable[tuple[str, Any]]:
-        """Yield node and update of each task, in task order; None for a task that wrote nothing. Copies."""
-        schema = self.engine.plan.update
-        for task in self.ended:
-            yield task.node.name, own(shown(schema, task.updates))
+    def update(self, task: Ended) -> Any:
+        """Return what *task* wrote, None if that is nothing. A copy."""
+        schema, updates = self.engine.plan.update, task.updates
+        if len(updates) == 1 and schema.whole is None:  # the usual case, in which there is nothing to combine
+            return own(updates[0])
+        return own(shown(schema, updates))
 
     def state(self) -> Any:
         """Return the whole state after the commit. A copy, which costs its size."""

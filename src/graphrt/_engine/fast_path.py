@@ -134,7 +134,7 @@ def advance(engine: Engine, reply: Any) -> Task | None:
         call.state = None  # the view would count as another owner of the lists
         if engine.watched:  # by a recorder, a trail or a log
             checked = {}
-            if engine.keeps_undo:
+            if engine.recorder is not None and engine.recorder.undo:
                 undo = {}
         fields = node.writable  # the fields that its update may write
         try:
@@ -288,7 +288,7 @@ def _note(
         target: The only next node, if *routed* is None.
         routed: Where the edges lead, if the fast path's table did not decide it.
     """
-    if checked:
+    if checked and engine.trail is not None:
         engine.follow(checked)
     if engine.log is not None:
         call.superstep = engine.superstep  # part of its id, which the events have

@@ -102,12 +102,13 @@ class ActiveRun:
         self.services: RunServices = services
         if claim is not None:
             services.former_owner.lost = claim.former
-        engine.watch(commits=False)  # a run of the engine before may have been read
         self.items: StreamItems | None = None
         """The queue of what the caller reads; None if that is the result alone."""
         if reads:
             self.items = StreamItems(reads)
             self.items.connect(engine, services)
+        elif engine.recorder is not None:  # a run of the engine before was read
+            engine.watch(commits=False)
         # Events are built only if something reads them: a stream, a thread's journal, or a sink (`sinks=`).
         self._sinks: tuple[listeners.Sink, ...] = ()
         if config.sinks or run_log.wanted():  # the log: the program listens to the logger `graphrt.runs`
@@ -375,8 +376,8 @@ class ActiveRun:
             self.control.halt = "it has ended"  # code that its nodes have left behind must not act any more (R9)
         try:
             self.services.close()
-            if self.items is not None:
-                self.items.freeze()
+            if self.items is not None and self.items.chain is not None:
+                self.items.chain.end()  # steps are computed from the last values, which another run may change
         finally:  # a failure above must not keep the thread claimed
             self._give_back()
 

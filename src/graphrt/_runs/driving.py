@@ -1,6 +1,6 @@
-"""Driving an opened run to its end or from item to item, sync or async, and closing it whatever happens.
+"""Driving an opened run to its end, sync or async, and closing it whatever happens.
 
-Each function here drives the run's flow, and then calls `ActiveRun.ended` with the status that the flow returned, or
+Each function here makes a driver, and then calls `ActiveRun.ended` with the status that the flow returned, or
 `ActiveRun.broke` with its error. Both close the run. So `ended` stands after the `try` block: what it raises is not a
 reason to close the run again.
 
@@ -11,17 +11,13 @@ around this one. Most runs have neither, and then nothing is set and reset aroun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-from graphrt._drivers.sync import PAUSED, SyncDriver
-from graphrt._flows.effects import Flow
+from graphrt._drivers.sync import SyncDriver
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.results import RunResult
 from graphrt.stores.protocol import Store
-
-if TYPE_CHECKING:
-    from graphrt._drivers.aio import AioDriver
 
 
 async def opened(store: Store | None, make: Callable[[], ActiveRun]) -> ActiveRun:
@@ -45,46 +41,38 @@ async def opened(store: Store | None, make: Callable[[], ActiveRun]) -> ActiveRu
 
 def drive(run: ActiveRun) -> RunResult[Any]:
     """Drive *run* in the caller's thread, and return its result. `run`, `resume` and `retry` end here."""
-    result: RunResult[Any] = go_on(run, SyncDriver(run.services, run.engine.limits), run.flow())
-    return result
-
-
-def go_on(run: ActiveRun, driver: SyncDriver, flow: Flow, until: Collection[Any] = ()) -> Any:
-    """Drive the *flow* of *run* to its end, and return its result; or until a queue has an item, and return PAUSED."""
+    driver = SyncDriver(run.services, run.engine.limits)
     try:
-        # The context variables are set only while the run goes on: they are those of the reader too (decision 0039).
         if run.services.holds:
             with run.services.held():
-                status = driver.drive(flow, until)
+                status = driver.drive(run.flow())
         else:
-            status = driver.drive(flow, until)
+            status = driver.drive(run.flow())
     except BaseException as error:
         run.broke(error)
         raise
-    return status if status is PAUSED else run.ended(status)
+    return run.ended(status)
 
 
 async def adrive(run: ActiveRun) -> RunResult[Any]:
     """Drive *run* on the running event loop, and return its result. `arun` and its kin end here."""
     from graphrt._drivers.aio import AioDriver
 
-    result: RunResult[Any] = await ago_on(run, AioDriver(run.services, run.engine.limits), run.flow())
-    return result
-
-
-async def ago_on(run: ActiveRun, driver: AioDriver, flow: Flow, until: Collection[Any] = ()) -> Any:
-    """Do as `go_on` on the running event loop."""
+    driver = AioDriver(run.services, run.engine.limits)
     try:
         if run.services.holds:
             with run.services.held():
-                status = await driver.drive(flow, until)
+                status = await driver.drive(run.flow())
         else:
-            status = await driver.drive(flow, until)
+            status = await driver.drive(run.flow())
     except BaseException as error:
-        await _abroke(run, error)
+        await abroke(run, error)
         raise
-    if status is PAUSED:
-        return status
+    return await aended(run, status)
+
+
+async def aended(run: ActiveRun, status: Any) -> RunResult[Any]:
+    """Close *run*, which did not fail, and return its result; on a worker thread if the store may block."""
     if not run.services.blocking:  # `ended` may store the last commits, which blocks if the store does
         return run.ended(status)
     from graphrt._drivers.blocking_calls import in_executor
@@ -92,7 +80,7 @@ async def ago_on(run: ActiveRun, driver: AioDriver, flow: Flow, until: Collectio
     return await in_executor(run.ended, status)  # waits for its end even if this task is cancelled
 
 
-async def _abroke(run: ActiveRun, error: BaseException) -> None:
+async def abroke(run: ActiveRun, error: BaseException) -> None:
     """Close *run* after *error*; on a worker thread if the store may block."""
     from graphrt._drivers.blocking_calls import call_store
 

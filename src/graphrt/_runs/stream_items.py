@@ -17,6 +17,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from graphrt._engine.committed import Committed, Uncommitted
+from graphrt._flows.live import LIVE
 from graphrt._waits import item_of
 
 if TYPE_CHECKING:
@@ -43,12 +44,12 @@ class StreamItems:
         reads: The modes that are read, 1 or more.
     """
 
-    __slots__ = ("_chain", "_error", "_paired", "_wake", "over", "queue", "reads", "result")
+    __slots__ = ("_paired", "_wake", "chain", "error", "over", "queue", "reads", "result")
 
     def __init__(self, reads: Reads) -> None:
         self.reads: Reads = reads
         self._paired = len(reads) > 1
-        self._chain: StepChain | None = None
+        self.chain: StepChain | None = None
         """Makes the steps; None if they are not read."""
         self.queue: deque[Any] = deque()
         """Items that were not taken yet, oldest first."""
@@ -56,7 +57,7 @@ class StreamItems:
         """Whether the run has ended, so that no item follows those in the queue."""
         self.result: RunResult[Any] | None = None
         """The result of the run; None while it goes on, and if it failed or was left."""
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
         """The error of the run, until the reader has raised it."""
         self._wake: Callable[[], None] | None = None
         """Wakes the reader that waits; None while none does."""
@@ -64,13 +65,16 @@ class StreamItems:
     def connect(self, engine: Engine, services: RunServices) -> None:
         """Have *engine* and *services* of a run that was just opened show what is read."""
         reads = self.reads
-        services.read(self)
+        if reads.isdisjoint(LIVE):
+            services.reader = self
+        else:
+            services.read_live(self)
         services.control.watched = True  # a reader that leaves cancels the run
         engine.watch(commits=not reads.isdisjoint(_OF_COMMITS), undo="steps" in reads)
         if "steps" in reads:
             from graphrt._engine.steps import StepChain  # imported late: few runs are read step by step
 
-            self._chain = StepChain(engine, lambda: services.run_id)
+            self.chain = StepChain(engine, lambda: services.run_id)
             services.timed = True  # steps show how long their tasks took
         if "live" in reads:  # report a task when it ends, and not when the last task of its superstep does
             services.eager = True
@@ -87,19 +91,19 @@ class StreamItems:
 
         Made at once: the state of a commit is at hand only until the flow goes on.
         """
-        if self._chain is not None:
-            for step in self._chain.of(value):
+        if self.chain is not None:
+            for step in self.chain.of(value):
                 self.put("steps", step)
         if isinstance(value, Committed):
             if "updates" in self.reads:
-                for node, update in value.updates():
-                    self.put("updates", {node: update})
+                for task in value.ended:
+                    self.put("updates", {task.node.name: value.update(task)})
             if "values" in self.reads:
                 self.put("values", value.state())
 
     def end(self, result: RunResult[Any] | None = None, *, error: BaseException | None = None) -> None:
         """Note that the run has ended, with its *result* or its *error*; with neither, its reader has left."""
-        self.result, self._error = result, error
+        self.result, self.error = result, error
         if result is not None:
             self.put("result", result)
         self.over = True
@@ -108,17 +112,12 @@ class StreamItems:
 
     def raise_error(self) -> None:
         """Raise the error of the run, if it failed; once, after its last item."""
-        error, self._error = self._error, None
+        error, self.error = self.error, None
         if error is not None:
             try:
                 raise error
             finally:
                 del error  # it refers to this frame by its traceback, and would keep itself alive
-
-    def freeze(self) -> None:
-        """Keep the last values for the steps, which are computed from them: another run may change the state."""
-        if self._chain is not None:
-            self._chain.end()
 
     def wait(self) -> None:
         """Wait until there is an item, or the run has ended.

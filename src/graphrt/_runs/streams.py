@@ -5,8 +5,9 @@ refused before a server has answered its client (decision 0050). A stream that i
 as cancelled. One that was never read releases its thread, and nothing was written. A thread on which nothing runs,
 because of `if_exists`, has its result at once (`Present`), and its stream has no other item.
 
-The items come out of a queue, `StreamItems`. While it is empty, the reader drives the run itself (`driving.go_on`): the
-run goes on only while an item is asked for. Items of the modes in LIVE must not wait for a commit: such a run is driven
+The items come out of a queue, `StreamItems`. While it is empty, the reader drives the run itself: the run goes on only
+while an item is asked for. The context variables of the run (`RunServices.held`) are set only meanwhile, since they are
+those of the reader too (decision 0039). Items of the modes in LIVE must not wait for a commit: such a run is driven
 on a worker thread or in an asyncio task of its own, and the reader waits. That is the one exception to "a superstep
 with one task runs in the caller" (decision 0011).
 
@@ -28,10 +29,10 @@ import typing_extensions as te
 
 from graphrt._drivers.sync import PAUSED, SyncDriver
 from graphrt._flows.live import LIVE
-from graphrt._forks import Home
+from graphrt._forks import Home, process
 from graphrt._runs import reopen_run
 from graphrt._runs.active_run import ActiveRun
-from graphrt._runs.driving import adrive, ago_on, drive, go_on, opened
+from graphrt._runs.driving import abroke, adrive, aended, drive, opened
 from graphrt._runs.if_exists import IfExists, Present
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
@@ -85,7 +86,8 @@ def stream(
         run = reopen_run.on_either(config, given, thread, answers, answer, labels, reads=reads, if_exists=if_exists)
     except Present as found:
         return Stream(*_over(found, reads))
-    return Stream(*_begun(run))
+    assert run.items is not None  # noqa: S101 - it was opened to be read
+    return Stream(run, run.items)
 
 
 def astream(
@@ -108,15 +110,10 @@ def astream(
             run = await opened(config.store, lambda: begin(reads=reads, if_exists=if_exists))
         except Present as found:
             return _over(found, reads)
-        return _begun(run)
+        assert run.items is not None  # noqa: S101 - it was opened to be read
+        return run, run.items
 
     return AsyncStream(open_)
-
-
-def _begun(run: ActiveRun) -> Opened:
-    """Return an open run, and the queue of its items."""
-    assert run.items is not None  # noqa: S101 - it was opened to be read
-    return run, run.items
 
 
 def _over(found: Present, reads: Reads) -> Opened:
@@ -144,8 +141,9 @@ class Stream(Iterator[T_co], Generic[T_co, S]):
         self._home.check()  # its run is driven in this process, and in no child of it
         self._run = run
         self._items = items
-        self._driving: tuple[SyncDriver, Flow] | None = None
-        """Driver and flow of a run that the reader drives; None before the first item is read."""
+        self._driving: tuple[SyncDriver, Flow, bool] | None = None
+        """Driver and flow of a run that the reader drives, and whether it holds context variables (`RunServices.holds`);
+        None before the first item is read."""
         self._worker: threading.Thread | None = None
         """Drives a run whose items must not wait for a commit; None before the first item is read."""
         self._is_busy = False
@@ -156,52 +154,60 @@ class Stream(Iterator[T_co], Generic[T_co, S]):
 
     def __next__(self) -> T_co:
         """Return the next item; the run goes on until it has one."""
-        self._home.check()
+        if self._home.process != process.id:  # without a call for each item
+            self._home.check()
         items = self._items
         while not items.queue:
             if items.over or self._run is None:
-                items.raise_error()
+                if items.error is not None:
+                    items.raise_error()
                 raise StopIteration
             if items.reads.isdisjoint(LIVE):
-                self._go_on(self._run)
+                self._go_on(self._run, items)
             else:
-                self._wait(self._run)
+                self._wait(self._run, items)
         item: T_co = items.queue.popleft()
         return item
 
-    def _go_on(self, run: ActiveRun) -> None:
+    def _go_on(self, run: ActiveRun, items: StreamItems) -> None:
         """Drive the run until it has an item or has ended."""
         if self._is_busy:
             raise RuntimeError("the stream is being read already")
         if self._driving is None:
-            self._driving = SyncDriver(run.services, run.engine.limits), run.flow()
+            self._driving = SyncDriver(run.services, run.engine.limits), run.flow(), run.services.holds
+        driver, flow, holds = self._driving
         self._is_busy = True
         try:
-            result = go_on(run, *self._driving, self._items.queue)
+            try:
+                if holds:
+                    with run.services.held():
+                        status = driver.drive(flow, items.queue)
+                else:
+                    status = driver.drive(flow, items.queue)
+            except BaseException as error:
+                run.broke(error)
+                raise
+            if status is not PAUSED:
+                items.end(run.ended(status))
         except BaseException as error:  # noqa: BLE001 - raised after the last item
-            self._items.end(error=error)
-        else:
-            if result is not PAUSED:
-                self._items.end(result)
+            items.end(error=error)
         finally:
             self._is_busy = False
 
-    def _wait(self, run: ActiveRun) -> None:
+    def _wait(self, run: ActiveRun, items: StreamItems) -> None:
         """Wait for an item of a run that a worker thread drives, or for its end."""
         if self._worker is None:
             context = contextvars.copy_context()  # nodes see the variables of the caller, as in a run without a stream
-            worker = threading.Thread(
-                target=context.run, args=(_drive, run, self._items), name="graphrt-stream", daemon=True
-            )
+            worker = threading.Thread(target=context.run, args=(_drive, run, items), name="graphrt-stream", daemon=True)
             try:
                 worker.start()
             except BaseException as error:  # no memory for a thread: the run is over before it began
-                self._items.end()
+                items.end()
                 run.broke(error)
                 raise
             self._worker = worker
         try:
-            self._items.wait()
+            items.wait()
         except BaseException:  # Ctrl-C
             self.close()
             raise
@@ -224,7 +230,7 @@ class Stream(Iterator[T_co], Generic[T_co, S]):
                 self._worker.join()
             else:
                 items.end()
-                _leave(run, self._driving)
+                _leave(run, self._driving[:2] if self._driving is not None else None)
         items.queue.clear()
 
     def __enter__(self) -> Stream[T_co, S]:
@@ -236,7 +242,7 @@ class Stream(Iterator[T_co], Generic[T_co, S]):
         self.close()
 
     def __del__(self) -> None:
-        if not hasattr(self, "_is_busy"):  # the process is a forked child: it has opened nothing
+        if not hasattr(self, "_is_busy") or self._items.over:  # in the first case it was made in a forked child
             return
         if self._home.elsewhere:
             _PARENTS.append((self._driving, self._run))
@@ -357,7 +363,8 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
         finally:
             self._rest()
         if not items.queue:
-            items.raise_error()
+            if items.error is not None:
+                items.raise_error()
             raise StopAsyncIteration
         item: T_co = items.queue.popleft()
         return item
@@ -368,13 +375,21 @@ class AsyncStream(AsyncIterator[T_co], Generic[T_co, S]):
             from graphrt._drivers.aio import AioDriver  # imported late: it loads asyncio
 
             self._driving = AioDriver(run.services, run.engine.limits), run.flow()
+        driver, flow = self._driving
         try:
-            result = await ago_on(run, *self._driving, items.queue)
+            try:
+                if run.services.holds:
+                    with run.services.held():
+                        status = await driver.drive(flow, items.queue)
+                else:
+                    status = await driver.drive(flow, items.queue)
+            except BaseException as error:
+                await abroke(run, error)
+                raise
+            if status is not PAUSED:
+                items.end(await aended(run, status))
         except BaseException as error:  # noqa: BLE001 - raised after the last item
             items.end(error=error)
-        else:
-            if result is not PAUSED:
-                items.end(result)
 
     async def _wait(self, run: ActiveRun, items: StreamItems) -> None:
         """Wait for an item of a run that is driven in an asyncio task of its own, or for its end."""
@@ -474,12 +489,10 @@ async def _adrive(run: ActiveRun, items: StreamItems) -> None:
 
 async def _aleave(run: ActiveRun, driver: AioDriver, flow: Flow) -> None:
     """Do as `_leave` on the event loop of the run."""
-    from graphrt._drivers.blocking_calls import call_store
-
     try:
         with run.services.held():
             await driver.drive(flow)
     except BaseException as error:
-        await call_store(run.services, run.broke, error)
+        await abroke(run, error)
         raise
-    await call_store(run.services, run.broke, GeneratorExit(_LEFT))
+    await abroke(run, GeneratorExit(_LEFT))
