@@ -24,10 +24,10 @@ from graphrt._runs import (
     due_threads,
     entries,
     finding,
+    following,
     forking,
     history,
     inspection,
-    live_following,
     mail,
     maintenance,
     provenance,
@@ -36,7 +36,6 @@ from graphrt._runs import (
     state_edits,
     step_records,
     streams,
-    watching,
 )
 from graphrt._runs.arguments import MODES, Mode, Modes, checked_edits, stream_modes
 from graphrt._runs.erasure_report import ErasureReport, Left
@@ -407,9 +406,7 @@ class Runtime(Generic[S, I_co]):
                 (`store-lacks`). Raised by the call, before anything is read.
             StoreError: An entry is missing or damaged.
         """
-        if live:
-            return live_following.follow(self._config, thread, after)
-        return watching.follow(self._config, thread, after)
+        return following.follow(self._config, thread, after, live=live)
 
     @overload
     def afollow(self, thread: str, *, after: int = 0, live: Literal[False] = False) -> AsyncIterator[Entry]: ...
@@ -417,9 +414,7 @@ class Runtime(Generic[S, I_co]):
     def afollow(self, thread: str, *, after: int = 0, live: bool) -> AsyncIterator[Entry | LiveItem]: ...
     def afollow(self, thread: str, *, after: int = 0, live: bool = False) -> AsyncIterator[Any]:
         """Iterate over the thread's journal entries as they are stored; see `follow`. The first item checks."""
-        if live:
-            return live_following.afollow(self._config, thread, after, self._unhurried)
-        return watching.afollow(self._config, thread, after, self._unhurried)
+        return following.afollow(self._config, thread, after, self._unhurried, live=live)
 
     def drive(self, thread: str, *, max_tries: int | None = None) -> RunResult[S]:
         """Drive a thread that is due: one that was started and left, whose owner died, or that has mail. Workers call this.

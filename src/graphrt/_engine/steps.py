@@ -306,11 +306,13 @@ class StepChain:
 
     def of(self, value: Committed | Uncommitted) -> list[Step[Any]]:
         """Return a step for each task of *value*, in task order."""
-        steps: list[Step[Any]] = [
-            Step(self, self._count + at, value.superstep, one) for at, one in enumerate(value.ended)
-        ]
-        self._count += len(steps)
-        for step in steps:  # all are linked before a reader has the first one, whose `before` undoes the others
+        steps: list[
+            Step[Any]
+        ] = []  # all are linked before a reader has the first one, whose `before` undoes the others
+        for one in value.ended:
+            step: Step[Any] = Step(self, self._count, value.superstep, one)
+            steps.append(step)
+            self._count += 1
             if self._last is not None:
                 self._last._next = step  # links point forward only, so a step without references is freed at once
             self._last = step

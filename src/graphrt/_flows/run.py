@@ -436,4 +436,4 @@ def _stop(engine: Engine, control: Control, ends: Ends) -> Flow:
 def _show(engine: Engine, status: int) -> Flow:
     """Show the tasks with *status*, FAILED or PAUSED, whose superstep cannot commit, if steps are read."""
     if engine.keeps_undo and (tasks := [task for task in engine.tasks if task.status == status]):
-        yield uncommitted(engine, tasks)
+        yield uncommitted(tasks)

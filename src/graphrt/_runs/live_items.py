@@ -1,6 +1,6 @@
 """`LiveItem`, what a follower gets between the entries of a thread, and its form on the way between processes.
 
-The driver collects live items and hands them to the store in batches (`live_relay`); `live_following` reads them.
+The driver collects live items and hands them to the store in batches (`live_relay`); `following` reads them.
 
 A batch is a line with the id of the run, and then a line for each item: its number in the run, the number of the last
 entry before it, its mode, and the item. Values are encoded as those of the journal are: a value that cannot be stored
@@ -44,7 +44,7 @@ class LiveItem:
 
 
 class Sent(NamedTuple):
-    """An item as it comes out of a batch. `live_following` makes a `LiveItem` of it."""
+    """An item as it comes out of a batch. `following` makes a `LiveItem` of it."""
 
     run: str
     """Id of the run that showed it."""

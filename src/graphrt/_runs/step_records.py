@@ -55,7 +55,7 @@ def _records(fold: Fold, chain: StepChain, entry: Entry) -> Iterator[dict[str, A
             for task in (engine.tasks if not engine.held else ())
             if task.status == FAILED or (task.status not in (DONE, HANDLED) and _waits(task))
         ]
-        value = uncommitted(engine, tasks) if tasks else value
+        value = uncommitted(tasks) if tasks else value
     for step in chain.of(value) if value is not None else ():
         yield {**step.to_dict(), "duration_s": None, "seq": entry.seq, "at": entry.at}  # no journal has durations (R13)
 

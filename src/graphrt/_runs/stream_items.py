@@ -92,8 +92,7 @@ class StreamItems:
         Made at once: the state of a commit is at hand only until the flow goes on.
         """
         if self.chain is not None:
-            for step in self.chain.of(value):
-                self.put("steps", step)
+            self.queue += self.chain.of(value)  # steps are read alone, by the reader that drives the run
         if isinstance(value, Committed):
             if "updates" in self.reads:
                 for task in value.ended:

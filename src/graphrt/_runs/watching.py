@@ -1,4 +1,4 @@
-"""Looking at a thread that any process may drive: when it is settled, how often to look, and its entries as they come.
+"""Looking at a thread that any process may drive: when it is settled, and how often to look.
 
 A process sees what another one does with a thread by looking at the store again and again (R20).
 
@@ -8,23 +8,18 @@ of a child thread, TASK by a worker of a queue, and most others by a person. For
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from functools import partial
+from collections.abc import Awaitable, Callable
 from math import inf
-from time import sleep
 from typing import Any, Final, TypeAlias
 
 from graphrt._engine.open_interrupt import TASK, THREAD, TIMER
-from graphrt._journal.leases import release_now
 from graphrt._runs.arguments import check_number
-from graphrt._runs.entries import entries
 from graphrt._runs.loading import the_store
 from graphrt._runs.mail import moves
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.timers import moment_text
 from graphrt.errors import count
 from graphrt.errors._codes.threads import UNKNOWN_ENTRY
-from graphrt.events import Entry
 from graphrt.stores.filters import open_questions
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Head, Store
@@ -104,81 +99,6 @@ def answers_itself(store: Store, head: Head, *, by: float = inf) -> bool:
         return False
     times = (one.expires_at for one in open_questions(store, head.thread))
     return any(time is not None and time < by for time in times)
-
-
-def follow(config: RunConfig, thread: str, after: int) -> Iterator[Entry]:
-    """Return an iterator over the entries of the thread as they are stored; see `Runtime.follow`."""
-    check_position(config, thread, after)
-    return _followed(config, thread, after, sleep)
-
-
-def _followed(config: RunConfig, thread: str, after: int, pause: Callable[[float], None]) -> Iterator[Entry]:
-    """Yield the entries after *after*, with pauses between the looks, until the thread is over.
-
-    A generator of its own: `follow` checks the position when it is called, and not when the first entry is read.
-    """
-    seq, pauses = after, Pauses()
-    while True:
-        new, over = look(config, thread, seq)
-        for entry in new:
-            seq = entry.seq
-            pauses.again()
-            yield entry
-        if over:
-            return
-        pause(pauses.next_s())
-
-
-def look(config: RunConfig, thread: str, after: int, *, most: int | None = None) -> tuple[Iterator[Entry], bool]:
-    """Return the entries that the thread has after *after*, and whether it was over before they were read.
-
-    A look that finds entries says that it was not over: the next one, which finds none, says whether it is.
-
-    Args:
-        most: About how many entries to return; None: all that there are.
-    """
-    store = the_store(config)
-    # If this process failed to release its claim on the thread, release it now: else the thread would look driven.
-    release_now(store, thread)
-    head = store.head(thread)
-    if head.seq == after:
-        return iter(()), is_over(store, head)
-    # A settled thread may be driven on while its entries are read.
-    return entries(config, thread, after=after, most=most), False
-
-
-async def afollow(config: RunConfig, thread: str, after: int, call: Call) -> AsyncIterator[Entry]:
-    """Yield the entries of the thread as they are stored; see `Runtime.afollow`. *call* makes a call that may block.
-
-    As a generator, it checks the position at the first read. It pauses only after a page without entries: a full page
-    may not be all that there is, while `_followed` reads all that there is in one look.
-    """
-    from asyncio import sleep as asleep
-
-    await call(lambda: check_position(config, thread, after))
-    seq, pauses = after, Pauses()
-
-    def page(seq: int) -> tuple[list[Entry], bool]:
-        """Read the entries of one page; in one call, since reading from the store may block."""
-        new, over = look(config, thread, seq, most=PAGE)
-        return list(new), over
-
-    while True:
-        new, over = await call(partial(page, seq))
-        for entry in new:
-            seq = entry.seq
-            yield entry
-        if over:
-            return
-        if new:
-            pauses.again()
-        else:
-            await asleep(pauses.next_s())
-
-
-PAGE: Final = 32
-"""About how many entries are read at once for an asynchronous reader. A hundred slow readers hold a hundred pages, so a
-page is small, and no iterator of the store, which reads megabytes ahead, is held between two of them."""
 
 
 def check_position(config: RunConfig, thread: str, after: int) -> None:

@@ -1,50 +1,42 @@
-"""`follow(live=True)`: the entries of a thread, and between them what its driver shows live, from any process.
+"""`follow`: the entries of a thread as they are stored, and between them what its driver shows live, from any process.
+
+A `Follower` looks at the thread again and again, after pauses that grow while nothing happens (`Pauses`). Each look
+reads a page: no iterator of the store, which reads megabytes ahead, is held between two of them.
 
 The process that drives the thread hands live items to the store only while a follower notes its *interest* there, in
 batches (decision 0160). A batch has a *place*, which grows with each batch of the thread. An item has its number within
 its run, and `seq`, the number of the last entry before it.
 
-A follower looks at the thread again and again, after pauses that grow while nothing happens (`Pauses`). Each look reads
-the new batches, holds their items back, and gives entries and items in order: an item after the entry that it names,
-and before the next one. For the terms, see docs/glossary.md.
+A look reads the new batches, holds their items back, and returns entries and items in order: an item after the entry
+that it names, and before the next one. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
-from functools import partial
 from time import monotonic, sleep
-from typing import Any, Final, NamedTuple, TypeAlias, final
+from typing import Final, TypeAlias, final
 
 from graphrt._journal.leases import release_now
 from graphrt._runs.entries import entries
 from graphrt._runs.live_items import LiveItem, Sent, items
 from graphrt._runs.loading import the_store
 from graphrt._runs.run_config import RunConfig
-from graphrt._runs.watching import PAGE, Call, Pauses, check_position, is_over
+from graphrt._runs.watching import Call, Pauses, check_position, is_over
 from graphrt.events import Entry
 
 Followed: TypeAlias = Entry | LiveItem
 """What a follower gets."""
 
+PAGE: Final = 32
+"""About how many entries are read at once. A hundred slow readers hold a hundred pages, so a page is small."""
 INTEREST_S: Final = 10.0
 """Seconds for which interest is noted. A reader that is held up for longer misses items, and their number is shown."""
 RENEW_S: Final = 2.0
 """Seconds between two notes of interest."""
 _READ_BYTES: Final = 2**18
 """Bytes of items after which a reader gives what it has before it reads on: a hundred slow readers then hold little."""
-
-
-class Look(NamedTuple):
-    """What one look at a thread found."""
-
-    found: list[Followed]
-    """Entries and live items, in order."""
-    seq: int
-    """Number of the last entry that was found so far, by this look or an earlier one."""
-    over: bool
-    """Whether all was given, and the thread does not go on by itself: the follower ends."""
 
 
 @final
@@ -120,73 +112,93 @@ class LiveFeed:
             yield LiveItem(mode=mode, item=item, seq=at, missed=missed)
 
 
-def follow(config: RunConfig, thread: str, after: int) -> Iterator[Followed]:
-    """Return an iterator over entries and live items of the thread; see `Runtime.follow`.
+@final
+class Follower:
+    """One reader of a thread that any process may drive.
 
     Args:
-        after: Only entries with a greater number.
+        config: The configuration of the runtime.
+        thread: The thread's id.
+        after: Only entries with a greater number are read.
+        live: Whether live items are read between the entries.
 
     Raises:
         InputError: There is no such thread or entry, or the store carries no live items.
     """
-    check_position(config, thread, after)
-    return _followed(config, thread, after, LiveFeed(config, thread))
 
+    __slots__ = ("_config", "_feed", "_has_more", "_pauses", "_seq", "_thread", "over")
 
-def _followed(config: RunConfig, thread: str, after: int, feed: LiveFeed) -> Iterator[Followed]:
-    """Yield entries and live items until the thread is over; apart from `follow`, which checks when it is called."""
-    seq, pauses = after, Pauses()
-    while True:
-        found, seq, over = look(config, thread, seq, feed)
-        yield from found
-        if over:
-            return
-        if found:
-            pauses.again()
-        sleep(pauses.next_s())
-
-
-async def afollow(config: RunConfig, thread: str, after: int, call: Call) -> AsyncIterator[Followed]:
-    """Yield entries and live items of the thread; see `follow`. *call* makes a call that may block, on a worker thread."""
-    from asyncio import sleep as asleep
-
-    def begun() -> LiveFeed:
-        """Check the position and note interest, in one call that may block."""
+    def __init__(self, config: RunConfig, thread: str, after: int, *, live: bool) -> None:
         check_position(config, thread, after)
-        return LiveFeed(config, thread)
+        self._config = config
+        self._thread = thread
+        self._feed = LiveFeed(config, thread) if live else None
+        self._seq = after
+        """Number of the last entry that was read."""
+        self._pauses = Pauses()
+        self._has_more = False
+        """Whether the last look stopped at a bound before it had read all that there was."""
+        self.over: bool = False
+        """Whether all was read, and the thread does not go on by itself."""
 
-    feed: LiveFeed = await call(begun)
-    seq, pauses = after, Pauses()
-    while True:
-        new: Look = await call(partial(look, config, thread, seq, feed))
-        seq = new.seq
-        for one in new.found:
-            yield one
-        if new.over:
-            return
-        if new.found:
-            pauses.again()
-        await asleep(pauses.next_s())
-
-
-def look(config: RunConfig, thread: str, after: int, feed: LiveFeed) -> Look:
-    """Return what the thread has after the entry *after*, in order: about `PAGE` entries at most, and their items."""
-    store = the_store(config)
-    release_now(store, thread)  # a claim of this process whose release failed would make the thread look driven
-    head = store.head(thread)
-    # Read after the head: a driver hands items over before the commit that follows them, so all items are in the store
-    # that were shown before the head's last entry.
-    read_to = feed.read()
-    last = head.seq if read_to is None else min(read_to, head.seq)
-    found: list[Any] = []
-    seq = after
-    if last > after:
-        for entry in entries(config, thread, after=after, most=PAGE):
+    def look(self) -> list[Followed]:
+        """Return what has come since the last look, in order: about `PAGE` entries at most, and their live items."""
+        store, thread, feed = the_store(self._config), self._thread, self._feed
+        # If this process failed to release its claim on the thread, release it now: else the thread would look driven.
+        release_now(store, thread)
+        head = store.head(thread)
+        # Read after the head: a driver hands items over before the commit that follows them, so all items are in the
+        # store that were shown before the head's last entry.
+        read_to = feed.read() if feed is not None else None
+        last = head.seq if read_to is None else min(read_to, head.seq)
+        found: list[Followed] = []
+        page = entries(self._config, thread, after=self._seq, most=PAGE) if last > self._seq else ()
+        for entry in page:
             if entry.seq > last:
                 break
-            found += feed.before(entry.seq)
+            if feed is not None:
+                found += feed.before(entry.seq)
             found.append(entry)
-            seq = entry.seq
-    if seq >= last:  # all entries that may be given were: then the items after the last of them
-        found += feed.before(seq + 1)
-    return Look(found, seq, not found and seq == head.seq and is_over(store, head))
+            self._seq = entry.seq
+        if feed is not None and self._seq >= last:  # all entries that may be given were: then the items after the last
+            found += feed.before(self._seq + 1)
+        self._has_more = bool(found) and self._seq < head.seq
+        self.over = not found and self._seq == head.seq and is_over(store, head)
+        if found:
+            self._pauses.again()
+        return found
+
+    def pause_s(self) -> float:
+        """Return for how many seconds to wait before the next look."""
+        return 0.0 if self._has_more else self._pauses.next_s()
+
+
+def follow(config: RunConfig, thread: str, after: int, *, live: bool) -> Iterator[Followed]:
+    """Return an iterator over the entries of a thread, and its live items if they are read; see `Runtime.follow`.
+
+    The position is checked in the call, and not when the first item is read.
+    """
+    return _followed(Follower(config, thread, after, live=live))
+
+
+def _followed(follower: Follower) -> Iterator[Followed]:
+    """Yield what *follower* reads until the thread is over."""
+    while True:
+        yield from follower.look()
+        if follower.over:
+            return
+        sleep(follower.pause_s())
+
+
+async def afollow(config: RunConfig, thread: str, after: int, call: Call, *, live: bool) -> AsyncIterator[Followed]:
+    """Yield as `follow`; the position is checked at the first read. *call* makes a call that may block."""
+    from asyncio import sleep as asleep
+
+    follower: Follower = await call(lambda: Follower(config, thread, after, live=live))
+    while True:
+        found: list[Followed] = await call(follower.look)
+        for one in found:
+            yield one
+        if follower.over:
+            return
+        await asleep(follower.pause_s())
