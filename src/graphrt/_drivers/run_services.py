@@ -340,6 +340,7 @@ class RunServices:
                 relay(mode, item)
 
             self.emit = both
+        self.control.followed = relay is not None
         self.control.live = "live" in reads or relay is not None  # a follower may read every mode
 
     def keep(self, staged: Sequence[Staged]) -> None:

@@ -172,7 +172,8 @@ class Control:
 
     # fmt: off
     __slots__ = (
-        "check_claim", "ends", "failures", "halt", "handing_over", "letters", "live", "on_halt", "queues", "settled", "watched",
+        "check_claim", "ends", "failures", "followed", "halt", "handing_over", "letters", "live", "on_halt", "queues",
+        "settled", "watched",
     )
     # fmt: on
 
@@ -197,6 +198,8 @@ class Control:
         """Whether code other than the caller can cancel the run, because it has a thread."""
         self.live: bool = False
         """Whether the stream mode `live` is read, which shows tasks while their superstep is open (R17)."""
+        self.followed: bool = False
+        """Whether another process follows what is shown live: it gets the last items with the commit after them."""
         self.queues: bool = False
         """Whether tasks of nodes with a queue are left to its workers (R27); if not, they run here."""
         self.failures: dict[str, Failure] = {}

@@ -114,14 +114,14 @@ def take_long_way(tasks: Sequence[Task]) -> None:
         task.plain = CALL_WITH_CONTEXT  # the way of calling that always goes through `invoke`
 
 
-def step_items(engine: Engine) -> list[Live]:
-    """Return the `step` items of the open superstep, in task order.
+def step_items(tasks: Sequence[Task]) -> list[Live]:
+    """Return the `step` items of *tasks*, whose superstep was committed, in task order.
 
-    Made before the commit, which closes the superstep, and published after it. Untracked fields are left out, because
-    their values leave the run nowhere (R16). The several updates of a nested graph are combined into one for display.
+    Untracked fields are left out, because their values leave the run nowhere (R16). The several updates of a nested
+    graph are combined into one for display.
     """
     steps: list[Live] = []
-    for task in engine.tasks:
-        update = shown(engine.plan.update, [tracked(engine, one) for one in task.updates])
+    for task in tasks:
+        update = shown(task.engine.plan.update, [tracked(task.engine, one) for one in task.updates])
         steps.append(live(task, "step", own(update)))  # a copy: readers may change what they get
     return steps

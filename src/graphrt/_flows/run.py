@@ -149,6 +149,8 @@ def run(engine: Engine, control: Control) -> Flow:
     if status == COMPLETED and engine.recorder is not None:
         committed = engine.recorder.take(engine)
         if committed is not None:  # the superstep that was written with the end
+            if control.live:
+                yield from step_items([one.task for one in committed.ended if one.task is not None])
             yield committed
     return status
 
@@ -273,11 +275,11 @@ def _is_over(engine: Engine, control: Control) -> bool:
     """Return whether the superstep that was just committed completes the run, so that its end is written with it.
 
     False in a nested graph: its last superstep is staged at once, since what its parent makes of the outcome may fail.
-    False while attempts are shown live: a follower in another process gets the last items with the commit after them.
+    False while another process follows what is shown live: it gets the last items with the commit after them.
     """
     return (
         not engine.path
-        and not control.live
+        and not control.followed
         and not _has_work(engine)
         and not any(join.starved or join.emptied for join in engine.joins)  # `quiesce` fires them, or raises
         and not _must_stop(engine, control)
@@ -322,7 +324,6 @@ def _superstep(engine: Engine, control: Control, deadline_s: float | None) -> Fl
             return None
         yield from _show(engine, PAUSED)
         return INTERRUPTED
-    live = step_items(engine) if control.live else ()  # made before the commit, which closes the superstep
     try:
         held = engine.commit()  # whether an `interrupt_after` holds the superstep
     except Exception:  # the updates cannot be folded or routed
@@ -335,7 +336,8 @@ def _superstep(engine: Engine, control: Control, deadline_s: float | None) -> Fl
     elif _is_over(engine, control):
         return COMPLETED
     yield from _flush(engine)  # before anything is published: durable first, then true
-    yield from live
+    if control.live:
+        yield from step_items(tasks)
     if engine.recorder is not None:
         yield engine.recorder.take(engine)
     return INTERRUPTED if held else None

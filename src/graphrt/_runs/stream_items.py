@@ -32,8 +32,8 @@ NOTHING: Final[Reads] = frozenset()
 """What the caller of `run` reads: the result alone."""
 STEPS: Final[Reads] = frozenset({"steps"})
 """What the caller of `steps` reads. Only then undo records are kept."""
-_OF_COMMITS: Final[Reads] = frozenset({"steps", "updates", "values"})
-"""Modes whose items are made of what a commit did."""
+_OF_COMMITS: Final[Reads] = frozenset({"steps", "updates", "values", "live"})
+"""Modes with items that are made of what a commit did."""
 
 
 @final
