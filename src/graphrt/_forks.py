@@ -17,6 +17,7 @@ SQLite needs more: connections must not be open while a process forks. `closed_f
 
 from __future__ import annotations
 
+import _thread
 import os
 import threading
 from contextvars import ContextVar
@@ -76,22 +77,18 @@ class Home:
 
 
 @final
-class OwnLock:
+class OwnLock(_thread.RLock):  # type: ignore[misc]  # final in typeshed, not in CPython
     """A reentrant lock of an object with a home: in a forked child it raises `forked`, and never waits."""
 
-    __slots__ = ("_lock", "home")
+    __slots__ = ("home",)
 
     def __init__(self, home: Home) -> None:
         self.home: Final = home
-        self._lock = threading.RLock()
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> bool:  # type: ignore[override]  # it is called by `with` alone
         if self.home.process != process.id:  # `check` does the same, for the price of a call in each step
             self.home.check()
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        return self.acquire()
 
 
 @final

@@ -32,6 +32,7 @@ def superstep(run: Engine, *updates: Any) -> list[Any]:
         run.watch(commits=True, undo=True)
         chains[id(run)] = StepChain(run, lambda: None)
     run.begin()
+    run.open_superstep()
     for task, update in zip(run.tasks, updates, strict=True):
         run.report(task, task.execution, Nested(tuple(update)) if isinstance(update, list) else update)
     run.commit()

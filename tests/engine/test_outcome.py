@@ -155,6 +155,7 @@ def test_steps_and_diffs_show_themselves() -> None:
     run = engine("a", [(START, "a")], given={"n": 1})
     run.watch(commits=True, undo=True)
     run.begin()
+    run.open_superstep()
     run.report(run.tasks[0], 1, {"n": 1, "last": 2})
     run.commit()
     (step,) = StepChain(run, lambda: None).of(run.recorder.take(run))

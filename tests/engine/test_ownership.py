@@ -24,6 +24,7 @@ def looping(given: dict[str, Any], **options: Any) -> Engine:
 def step(run: Engine, update: Any) -> None:
     """One superstep of a node that keeps nothing of what it saw."""
     run.begin()
+    run.open_superstep()
     run.report(run.tasks[0], 1, update)
     run.commit()
 
@@ -61,6 +62,7 @@ def test_a_list_that_a_kept_state_holds_is_copied() -> None:
     kept = []
     for number in (2, 3, 4):
         run.begin()
+        run.open_superstep()
         kept.append(run.tasks[0].state)
         run.report(run.tasks[0], 1, {"log": [number]})
         run.commit()

@@ -1,6 +1,5 @@
-"""Who writes the state of a run: the class that holds it, the engine, the applier of events, and the fast path.
+"""Who writes the state of a run: the class that holds it, the verbs of the engine, and the applier of events.
 
-The fast path is there because it writes: it takes a superstep of one plain task in a few statements (decision 0070).
 Everything else calls a method that says what changes.
 """
 
@@ -12,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "src" / "graphrt"
-OWNERS = {"_engine/run_state.py", "_engine/engine.py", "_engine/evolve.py", "_engine/fast_path.py"}
+VERBS = {"_engine/engine.py", "_engine/outcome.py", "_engine/committing.py"}  # begin, report, commit
+OWNERS = {"_engine/run_state.py", "_engine/evolve.py", *VERBS}
 
 
 def targets(node: ast.AST) -> Iterator[ast.expr]:

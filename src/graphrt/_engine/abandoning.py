@@ -49,8 +49,7 @@ def give_up_superstep(engine: Engine, said: Mapping[str, Any]) -> None:
     # usage from these entries, and the calls are paid although no update of their tasks is ever folded.
     emit_events.left_open(engine)
     emit_events.note(engine, abandoned)
-    engine.close_superstep()
-    engine.make_due([])
+    engine.close_superstep([])
 
 
 def stopped_replies(tasks: list[Task]) -> list[str]:

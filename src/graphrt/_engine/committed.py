@@ -29,7 +29,7 @@ class Ended:
     __slots__ = ("duration_s", "node", "task", "undo", "updates")
 
     def __init__(
-        self, node: NodePlan, updates: tuple[dict[str, Any], ...], undo: Undo, duration_s: float, task: Task | None
+        self, node: NodePlan, updates: tuple[dict[str, Any], ...], undo: Undo, duration_s: float, task: Task
     ) -> None:
         self.node: NodePlan = node
         self.updates: tuple[dict[str, Any], ...] = updates
@@ -38,8 +38,7 @@ class Ended:
         """Previous values of the fields that it wrote; empty if undo records are not kept."""
         self.duration_s: float = duration_s
         """Duration of the last attempt in seconds; 0.0 if it was not measured."""
-        self.task: Task | None = task
-        """None for a plain task of the fast path: its object is reused, and all that it had is its update."""
+        self.task: Task = task
 
 
 @final
@@ -90,15 +89,10 @@ class CommitRecorder:
         """The tasks of the last commit, until `take`."""
         self._superstep = 0
 
-    def record(self, task: Task, undo: Undo, *, plain: bool = False) -> None:
-        """Add *task*, which was folded.
-
-        Args:
-            undo: Previous values of the fields that it wrote.
-            plain: Whether the task object will be reused, so that only its update may be kept.
-        """
+    def record(self, task: Task, undo: Undo) -> None:
+        """Add *task*, which was folded; *undo* has the previous values of the fields that it wrote."""
         self._superstep = task.superstep
-        self._ended.append(Ended(task.node, task.updates, undo, task.duration_s, None if plain else task))
+        self._ended.append(Ended(task.node, task.updates, undo, task.duration_s, task))
 
     def record_all(self, tasks: Sequence[Task], undo: Sequence[Undo]) -> None:
         """Add the tasks of a superstep; *undo* has one record for each, or none at all."""

@@ -8,19 +8,25 @@ committed first, and routers and joins follow once a person has answered. In bet
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from enum import Enum
+from typing import Any, Final
 
+from graphrt._cancellations import failures as exceptions
 from graphrt._engine import emit_events, failures, joins, mutation_check
 from graphrt._engine.advice import name_other_answer
 from graphrt._engine.fold import Folded, FoldError, applied, fold
+from graphrt._engine.join_state import JoinState
 from graphrt._engine.questions import after as questions_after
-from graphrt._engine.route import Routed, Router, merged
+from graphrt._engine.route import Routed, Router, merged, plain_activation
+from graphrt._engine.run_state import RunState
 from graphrt._engine.spending import count
 from graphrt._engine.storability import check_sends
-from graphrt._engine.task import Task
+from graphrt._engine.task import DONE, Due, Task
+from graphrt._plan.state import Values
+from graphrt.errors import UpdateError
 
-if TYPE_CHECKING:
-    from graphrt._engine.run_state import RunState
+_LABELS: Final = frozenset({str, bool, int})
+"""Classes of labels whose hash runs no code of users."""
 
 
 def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool = False) -> bool:
@@ -44,11 +50,14 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
         RouteError: A router failed.
     """
     tasks = engine.tasks
-    # (branch, label) if the fast path called the node's router and then handed this superstep over: it is called once.
-    asked = engine.take_asked()
-    # Both drop views of the state. Only without them do reference counts show who else holds a list (R15).
-    engine.forget_view()
-    mutation_check.check_all(engine, tasks)
+    # The views of the tasks are dropped: only without them do reference counts show who else holds a list (R15).
+    lone = engine.lone
+    if lone is not None and not (
+        engine.timed or lone.node.timed
+    ):  # checked when it returned, and no other node ran since
+        lone.state = None
+    else:
+        mutation_check.check_all(engine, tasks)
     try:
         folded = fold(
             engine.fields,
@@ -56,44 +65,106 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
             tasks,
             reducer=engine.reducer,
             ephemeral=engine.ephemeral,
-            record=engine.keeps_undo,
+            record=engine.recorder is not None and engine.recorder.undo,
             past=past,
             where=engine.where,
         )
-        mutation_check.check_reducer(engine, tasks)
+        if engine.reducer is not None:
+            mutation_check.check_reducer(engine, tasks)
     except FoldError as error:
-        mutation_check.put_back(engine)
-        failures.fail_all(error.tasks, error.error)  # R9: a retry runs the tasks that wrote the field, and no others
-        name_other_answer(engine, error.error)  # a wrong answer of a person may be the reason
-        raise error.error from error.error.__cause__  # FoldError only carries it here
+        raise _refused(engine, error) from error.error.__cause__  # FoldError only carries it here
     questions = questions_after(engine, tasks, after) if after is not None or engine.plan.pauses_after else []
     values, grown = applied(engine.values, engine.fields, folded)  # *grown*: lists that it extended in place
     view = engine.make_view(values)
-    if questions:
-        routed = Routed()  # routers are called when the pause is answered, on the state as edited by then (R1)
-    else:
-        try:
-            routed = Router(engine.plan, engine.where).follow(tasks, view, asked)
-            mutation_check.check_routers(engine, tasks, view, values)
-            routed.sends = check_sends(engine, routed.sends)
-        except Exception as error:
-            name_other_answer(engine, error)
-            # Undo the lists that grew. A router may have kept one, so it is not cut: the state gets a copy.
-            for name, length in grown.items():
-                engine.restore(name, engine.values[name][:length])
-            raise
+    due: list[Due] = []
+    routed: Routed | None = None
+    if not questions:  # else routers are called when the pause is answered, on the state as edited by then (R1)
+        due, routed = _routes(engine, tasks, view, values, grown)
     # Nothing below can fail: fold, routes and next tasks commit together (R3).
-    moved = joins.arrive(engine, routed)  # the joins whose generation changed, for the event
-    _watch(engine, tasks, folded)
-    engine.take(values, (*folded.values, *folded.grown))
-    engine.use_view(view)
+    moved: Sequence[JoinState] = ()  # the joins whose generation changed, for the event
+    if routed is not None:
+        moved = joins.arrive(engine, routed)
+        due = merged(engine.waiting, routed) if engine.waiting else routed.due()
+    if engine.observed or lone is None or lone.extra is not None:
+        _watch(engine, tasks, folded)
+    engine.take(values, (*folded.values, *folded.grown), view)
     if questions:
         engine.hold(questions)
-    else:
-        _go_on(engine, routed)
+    else:  # as `RunState.close_superstep`, without the call: what was `waiting` is merged into *due*
+        engine.due, engine.waiting, engine.tasks, engine.lone = due, [], [], None
+        if engine.dirty:
+            engine.dirty = {}
+        if engine.questions and not engine.path:
+            engine.questions.clear()
     if engine.log is not None:  # last: the event names what is due and what holds the superstep
-        emit_events.committed(engine, tasks, folded, moved)
-    return engine.held
+        update: Any = tasks[0].updates[0] if tasks[0].updates else None
+        # What the journal needs for a superstep of one plain task; the end of a run is written with its last step, and
+        # needs events. Updates that were read from the journal are plain dicts.
+        brief = engine.eventless and lone is not None and routed is None and due and update.__class__ is not dict
+        if brief and lone is not None and lone.extra is None and not questions:
+            engine.told = (lone.superstep, lone.node, update, due[0].node)
+        else:
+            emit_events.committed(engine, tasks, folded, moved)
+    return bool(questions)
+
+
+def _routes(
+    engine: RunState, tasks: Sequence[Task], view: Any, values: Values, grown: Sequence[str]
+) -> tuple[list[Due], Routed | None]:
+    """Return where *tasks* lead on *view*.
+
+    Args:
+        values: The new values, of which *view* was made.
+        grown: Fields whose lists were extended in place, which is undone if a router fails.
+
+    Returns:
+        The next tasks and None, if one edge or one label of a router decides alone. Else no tasks and a Routed, with
+        arrivals at joins that are still to be counted.
+
+    Raises:
+        RouteError: A router raised, returned something that has no route, or assigned to the view.
+        UpdateError: The argument of a Send cannot be stored.
+    """
+    lone = engine.lone
+    try:
+        if lone is not None and lone.node.one_way and lone.goto is None and lone.status == DONE and not engine.waiting:
+            node = lone.node
+            if node.router is None:
+                target = node.next
+                return ([target.due or plain_activation(target)] if target is not None else []), None
+            try:
+                label = node.router(view)
+            except exceptions() as error:
+                raise Router(engine.plan, engine.where).router_error(node, node.branches[0], error) from error
+            if (label.__class__ in _LABELS or isinstance(label, Enum)) and label in node.table:
+                target = node.table[label]
+                try:  # the quick test of `check_routers`, without a call
+                    same = view == values if not engine.keeps else view.__dict__ == values
+                except Exception:  # noqa: BLE001 - values that refuse to be compared, or a view without a `__dict__`
+                    same = False
+                if not same:
+                    mutation_check.check_routers(engine, tasks, view, values)
+                return ([target.due or plain_activation(target)] if target is not None else []), None
+            routed = Router(engine.plan, engine.where).read(node, node.branches[0], label, view)
+        else:
+            routed = Router(engine.plan, engine.where).follow(tasks, view)
+        mutation_check.check_routers(engine, tasks, view, values)
+        routed.sends = check_sends(engine, routed.sends)
+    except Exception as error:
+        name_other_answer(engine, error)
+        # A router may have kept a list that grew, so it is not cut: the state gets a copy.
+        for name in grown:
+            engine.restore(name, engine.values[name][: engine.sizes[name]])
+        raise
+    return [], routed
+
+
+def _refused(engine: RunState, error: FoldError) -> UpdateError:
+    """Fail the tasks that wrote the field which cannot be folded, and return the error for the caller."""
+    mutation_check.put_back(engine)
+    failures.fail_all(error.tasks, error.error)  # R9: a retry runs the tasks that wrote the field, and no others
+    name_other_answer(engine, error.error)  # a wrong answer of a person may be the reason
+    return error.error
 
 
 def route(engine: RunState) -> None:
@@ -111,17 +182,8 @@ def route(engine: RunState) -> None:
     mutation_check.check_routers(engine, engine.tasks, view, engine.values)
     routed.sends = check_sends(engine, routed.sends)
     moved = joins.arrive(engine, routed)
-    _go_on(engine, routed)
+    engine.close_superstep(merged(engine.waiting, routed) if engine.waiting else routed.due())
     emit_events.routed(engine, "answered", moved)
-
-
-def _go_on(engine: RunState, routed: Routed) -> None:
-    """Close the superstep, and make due where it leads, merged with what an edit made due (`Engine.waiting`).
-
-    An edit is `Runtime.update(as_node=...)`, which can route while a superstep is open.
-    """
-    engine.make_due(merged(engine.waiting, routed) if engine.waiting else routed.due())
-    engine.close_superstep()  # last, because it clears `waiting`
 
 
 def _watch(engine: RunState, tasks: Sequence[Task], folded: Folded) -> None:

@@ -30,7 +30,6 @@ def say(engine: Engine, said: Mapping[str, Any], *, past: bool = False) -> None:
         past: As for `folded_in`.
     """
     engine.take(folded_in(engine, said, reset=False, past=past), said)
-    engine.forget_view()
 
 
 def folded_in(engine: Engine, update: Mapping[str, Any], *, reset: bool, past: bool = False) -> Values:
@@ -86,7 +85,6 @@ def edit(
             apply.
     """
     engine.take(values, engine.fields)
-    engine.forget_view()  # the view that the next task would get is of the older values
     mine = unfinished(engine, as_node, anew=True)
     for task in engine.tasks:
         task.state = None  # its next execution gets a view of the edited values
@@ -125,7 +123,6 @@ def put_back(engine: Engine, values: Mapping[str, Any]) -> None:
     its memory (`_runs.known_secrets`).
     """
     engine.take({**engine.values, **values}, values)
-    engine.forget_view()
     for task in engine.tasks:
         task.state = None  # its next execution gets a view of these values
 

@@ -11,8 +11,8 @@ outcome of that task in the parent graph (R17). For the terms, see docs/glossary
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from graphrt import events
@@ -91,36 +91,6 @@ def committed(engine: RunState, tasks: Sequence[Task], folded: Folded, moved: Se
             # Held: folded, while a person is asked by `interrupt_after` before the routers are called.
             after=tuple(question.task_id for question in engine.after) if engine.held else (),
         ),
-    )
-
-
-def fast_step(engine: RunState, task: Task, update: dict[str, Any] | None, written: Collection[str]) -> None:
-    """Log the outcome and the commit of a fast-path superstep, whose next tasks are in `engine.due`.
-
-    The events are those of `committed`. A task of the fast path has no goto and no questions, and arrives at no join.
-
-    Args:
-        update: The validated update; None or empty if the node wrote nothing.
-        written: The fields that it changed.
-    """
-    log: list[Logged] = engine.log  # type: ignore[assignment]  # the caller checked that there is a log
-    names, sends, errors, handled = due_parts(engine.due)
-    updates = (tracked(engine, update),) if update else ()  # without untracked fields, which are in no event (R16)
-    usage = task.extra.usage if task.extra else None
-    done = events.TaskSucceeded(task=task.id, node=task.node.name, updates=updates, usage=usage)
-    # Schema order, as in `committed`; one field needs no sorting.
-    wrote = tuple(written) if len(written) < 2 else tuple(n for n in engine.fields if n in written)
-    path = engine.path
-    if task.extra is not None:
-        effects(engine, task)
-    log.append((path, done))
-    log.append(
-        (
-            path,
-            events.SuperstepCommitted(
-                superstep=engine.superstep, wrote=wrote, next=names, sends=sends, errors=errors, handled=handled
-            ),
-        )
     )
 
 

@@ -1,8 +1,8 @@
 """The engine: the one mutable object of a run, with the verbs that decide what changes.
 
 The engine is level-triggered: what is due follows from its state alone, never from the caller. After a crash or a pause
-the run loop (`_flows.run`) just calls the same verbs again. A superstep takes `begin`, one `report` for each task, and
-`commit`; `fast_path` does the same for supersteps of one plain task.
+the run loop (`_flows.run`) just calls the same verbs again. A superstep takes `begin`, `open_superstep`, one `report` for
+each task, and `commit`.
 
 A verb that needs more than a few lines is a function of a neighbouring module, which gets the state of the run. For the
 terms, see docs/glossary.md.
@@ -15,11 +15,12 @@ from functools import partial
 from typing import Any, final
 
 from graphrt._engine import committing, emit_events, joins, limit_checks, mutation_check, outcome, questions
+from graphrt._engine.chosen_nodes import node_for
 from graphrt._engine.committed import CommitRecorder
 from graphrt._engine.route import Router
-from graphrt._engine.run_state import RunState
+from graphrt._engine.run_state import NO_VIEW, RunState
 from graphrt._engine.storability import check_sends
-from graphrt._engine.task import DUE, FAILED, Task
+from graphrt._engine.task import DUE, FAILED, Due, Task
 
 
 @final
@@ -51,50 +52,87 @@ class Engine(RunState):
         return Router(self.plan, partial(self.where, task))
 
     def begin(self) -> bool:
-        """Open the superstep that is due, or continue the open one.
+        """Decide which tasks are due, within the limits; return False if nothing is due and no superstep is open.
 
-        Returns:
-            False if nothing is due.
+        Asks the router of START, replaces tired nodes by their `on_fatigue` routes, and fires starved joins, as far as
+        the state calls for it. It opens and counts nothing: `open_superstep` does.
 
         Raises:
-            LimitError: One of the limits allows no further superstep. Nothing was counted.
+            LimitError: One of the limits allows no further superstep.
             RouteError: The router of START failed; the next call of this function calls it again.
             UpdateError: The argument of a Send cannot be stored.
+            StarvedJoinError: Nothing is due, and a join with `starved="error"` still waits.
         """
+        if self.check_state:
+            mutation_check.look(self)
         if self.tasks:  # open already: after a pause, a failure or a restart
-            return mutation_check.prepare(self)
-        if self.entering:  # the router of START was not called yet
-            view = self.take_view()
-            self.use_view(view)  # the first task gets this view too, so that an assignment by the router is found
-            routed = self.router().ask(self.plan.start, view)
-            moved = joins.arrive(self, routed)  # START is not a source of joins, but its routers may empty some
-            self.make_due(routed.due())
-            mutation_check.check_routers(self, (), view, self.values)
-            self.make_due(check_sends(self, self.due))
-            self.entered()  # last: after an error above the router is called again
-            emit_events.routed(self, "entry", moved)
-        if self.due:
-            # Nodes that reached their limit of visits first: their `on_fatigue` route may lead to END, and such a run
-            # needs no further superstep (decision 0006).
-            limit_checks.rest(self)
+            self.looks = True
+            return True
+        if self.entering:
+            self._enter()
+        visits, limits = self.visits, self.visit_limits
+        for item in self.due or self.quiesce():
+            at = item[0].index  # of its node
+            if visits[at] >= limits[at]:
+                # Tired nodes first: an `on_fatigue` route may lead to END, and such a run needs no further superstep
+                # (decision 0006).
+                limit_checks.rest(self)
+                return self.begin()
         due = self.due
         if not due:
             return False
-        limit_checks.check_limits(self, due)
-        self.open()
-        return mutation_check.prepare(self)  # chooses when tasks are checked for changes in place; always True
+        if self.steps >= self.max_steps or due[self.limits.max_tasks :]:
+            raise limit_checks.limit_error(self, due)
+        return True
 
-    def open(self) -> list[Task]:
-        """Open a superstep of what is due without checking limits: count it, and make and return its tasks.
+    def _enter(self) -> None:
+        """Make due what the routers of START lead to."""
+        view = self.take_view()
+        self.use_view(view)  # the first task gets this view too, so that an assignment by the router is found
+        routed = self.router().ask(self.plan.start, view)
+        moved = joins.arrive(self, routed)  # START is not a source of joins, but its routers may empty some
+        self.make_due(routed.due())
+        mutation_check.check_routers(self, (), view, self.values)
+        self.make_due(check_sends(self, self.due))
+        self.entered()  # last: after an error above the router is called again
+        emit_events.routed(self, "entry", moved)
 
-        `begin` calls this for a run. A fold of the journal calls it directly: the superstep was within its limits then.
+    def open_superstep(self) -> list[Task]:
+        """Open a superstep of what is due: count it, and make and return its tasks. The limits are checked by `begin`.
+
+        A fold of the journal calls it without `begin`: the superstep was within its limits then.
         """
-        tasks = self.make_tasks()
-        questions.take_known(self)
-        for task in tasks:  # also in a fold: the process may have died before the question was shown
-            if task.node.pauses and task.node.policy.interrupt_before:
-                asked = questions.before(self, task)
-                if asked:
+        due, make, values = self.due, self.make_view, self.values
+        self.due, self.opened, self.told = [], due, None
+        self.superstep += 1
+        self.steps += 1
+        superstep, visits = self.superstep, self.visits
+        view, self.view = self.view, NO_VIEW  # only tasks hold it from now on
+        tasks: list[Task] = []
+        seen: set[int] = set()  # a node is visited once in a superstep, however many Sends it has (R8)
+        index = 0
+        for node, arg, error, _ in due:  # _: whether a Send started it
+            if node.index not in seen:
+                seen |= {node.index}
+                visits[node.index] += 1
+            # Of a `chosen_graph` node, the argument chooses the nested graph that this task runs (decision 0105).
+            mine = node_for(node, arg, self.plan) if node.choose else node
+            # Each task has a view of its own, so that an assignment can be traced to its node (decision 0052).
+            task = Task(mine, index, superstep, arg, make(values) if index or view is NO_VIEW else view, self)
+            if error is not None:
+                task.more().handles = error
+            tasks += [task]
+            index += 1
+        self.tasks = tasks
+        self.lone = tasks[0] if index == 1 else None
+        # Outcomes must be checked before they are staged, that is, stored before their superstep commits. A fan-out that
+        # stages nothing is cheaper to check at its commit.
+        self.looks = self.staging or self.check_state or index == 1
+        if self.questions:
+            questions.take_known(self)
+        if self.plan.pauses_before:  # also in a fold: the process may have died before the question was shown
+            for task in tasks:
+                if task.node.policy.interrupt_before and (asked := questions.before(self, task)):
                     outcome.pause(self, task, asked)
         return tasks
 
@@ -115,19 +153,19 @@ class Engine(RunState):
         """Call the routers and count the joins of a held superstep; see `committing.route`."""
         committing.route(self)
 
-    def quiesce(self) -> bool:
-        """Fire the starved and emptied joins with `starved="run"`, when nothing is due; return whether anything is now.
+    def quiesce(self) -> list[Due]:
+        """Fire the starved and emptied joins with `starved="run"`, when nothing is due; return what is due now.
 
         A join is starved if some of the nodes that it waits for have arrived and nothing can arrive any more (R5). A
         join is emptied if a router returned an empty list where such a node could have started. Both fire. The run is
-        complete if this returns False.
+        complete if still nothing is due.
 
         Raises:
             StarvedJoinError: A join with `starved="error"` still waits.
         """
         if fired := joins.fire_starved(self):
             emit_events.routed(self, "starved", fired)
-        return bool(self.due)
+        return self.due
 
     def retry(self) -> None:
         """Make the failed tasks of the open superstep due again, with all their attempts (R9); for `resume`, too."""

@@ -156,8 +156,7 @@ def _failed(engine: Engine, event: events.TaskFailed) -> None:
 def _abandoned(engine: Engine, event: events.SuperstepAbandoned) -> None:
     """Drop the unfinished work that a run on a new input gave up; its `RunStarted` follows."""
     engine.superstep = event.superstep  # the journal has no other entry of a superstep that was only staged
-    engine.close_superstep()
-    engine.due = []
+    engine.close_superstep([])
     if event.said:
         say(engine, event.said, past=True)
 
@@ -223,7 +222,7 @@ def _resumed(engine: Engine, _event: events.RunResumed) -> None:
 def _routed(engine: Engine, event: events.TasksRouted) -> None:
     """Take the tasks that became due without a commit, for instance from the router of START."""
     if engine.held:  # its questions are answered, and these are its next tasks
-        engine.close_superstep()
+        engine.close_superstep([])
     engine.due = _due(engine, event)
     engine.entering = False
     set_joins(engine, event.joins)
@@ -257,7 +256,6 @@ def _migrated(engine: Engine, event: events.ThreadMigrated) -> None:
     """Take the values that a migration to a changed graph made (R14), if it changed them."""
     if event.values is not None:
         engine.take(with_untracked(engine, dict(event.values)), engine.fields)
-        engine.forget_view()
         for task in engine.tasks:  # unfinished tasks of an open superstep get a view of the migrated values
             task.state = None
 
@@ -265,7 +263,7 @@ def _migrated(engine: Engine, event: events.ThreadMigrated) -> None:
 def start(engine: Engine, values: Values) -> None:
     """Begin a run on *values*, with untracked fields, which are never stored, at their defaults (R16)."""
     engine.count_anew()
-    engine.close_superstep()
+    engine.close_superstep([])
     engine.start(with_untracked(engine, values))
     engine.forget_view()  # it would be one more owner of the lists, which the fold extends in place (R15)
 
@@ -302,7 +300,7 @@ def restore(engine: Engine, saved: events.StateSaved) -> None:
 def _task(engine: Engine, task_id: str) -> Task:
     """Return the task *task_id*, such as `2.0:draft`, of the open superstep: the second number is its position."""
     if not engine.tasks:  # no entry says that a superstep opens: the first event of one of its tasks implies it
-        engine.open()
+        engine.open_superstep()
     index = int(task_id[len(engine.path) :].split(":", 1)[0].split(".")[1])
     return engine.tasks[index]
 
@@ -337,7 +335,7 @@ def _goto(engine: Engine, event: events.TaskSucceeded | events.ThreadUpdated) ->
 
 def _commit(engine: Engine, event: events.SuperstepCommitted) -> None:
     """Fold the staged updates as `committing.commit` did, and take the next tasks from *event*."""
-    tasks = engine.tasks or engine.open()  # opened by the first of their outcomes, if the journal has any
+    tasks = engine.tasks or engine.open_superstep()  # opened by the first of their outcomes, if the journal has any
     values, ephemeral, record = engine.values, engine.ephemeral, engine.keeps_undo
     try:
         folded = fold(
@@ -366,8 +364,7 @@ def _commit(engine: Engine, event: events.SuperstepCommitted) -> None:
     if event.after:
         _hold(engine, event.after)
         return
-    engine.close_superstep()
-    engine.due = _due(engine, event)
+    engine.close_superstep(_due(engine, event))
     set_joins(engine, event.joins)
 
 
@@ -380,7 +377,7 @@ def _updated(engine: Engine, event: events.ThreadUpdated) -> None:
         set_joins(engine, event.joins)
         return
     if event.open and not engine.tasks:  # the superstep was open when it was edited; its outcomes are only staged
-        engine.open()
+        engine.open_superstep()
     values = folded_in(engine, dict(event.values), reset=False, past=True)  # ephemeral fields stay
     # Without next tasks, the edit finished tasks of `as_node`, or replaced their outcomes; their commit routes. With
     # them it finished none: if one is not done here, its outcome was only staged, and its fold has failed since.

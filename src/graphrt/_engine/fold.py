@@ -18,13 +18,13 @@ For the terms, see docs/glossary.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, final
+from typing import Any, Final, final
 
 from graphrt._cancellations import failures
 from graphrt._engine.erased_values import as_items, reduced_erased
 from graphrt._engine.ownership import CONTAINERS, SOLE, getrefcount
 from graphrt._engine.task import Task
-from graphrt._plan.fields import ABSENT, APPEND, LAST, Field, describe
+from graphrt._plan.fields import ABSENT, ADD, APPEND, LAST, Field, describe
 from graphrt._plan.state import Values, short
 from graphrt._plan.state_reducer import WHOLE, NotAStateError, StateChangedError, StateReducer
 from graphrt._plan.updates import UpdateSchema
@@ -48,6 +48,8 @@ class Prefix:
         self.length = length
 
 
+_NUMBERS: Final = frozenset({int, float})
+"""Classes whose sum needs no call of the reducer `add`."""
 Undo = dict[str, Any]
 """Previous values by field: ABSENT, a Prefix, or the value itself."""
 
@@ -58,13 +60,12 @@ class Folded:
 
     __slots__ = ("grown", "undo", "values")
 
-    def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
-        """New values by field; ABSENT removes the field."""
-        self.grown: dict[str, list[Any]] = {}
-        """Items to append, by field: to the new value in `values`, or to the current one if there is no new one."""
-        self.undo: list[Undo] = []
-        """Undo records in task order, one for each task, if they were requested; else empty."""
+    values: dict[str, Any]
+    """New values by field; ABSENT removes the field."""
+    grown: dict[str, list[Any]]
+    """Items to append, by field: to the new value in `values`, or to the current one if there is no new one."""
+    undo: list[Undo]
+    """Undo records in task order, one for each task, if they were requested; else empty."""
 
 
 class FoldError(Exception):
@@ -107,7 +108,9 @@ def fold(
             field that cannot be None. A reducer of the whole state returned no state, or changed its first argument.
     """
     result = Folded()
-    out, grown = result.values, result.grown
+    out = result.values = {}
+    grown = result.grown = {}
+    result.undo = []
     first_undo: Undo = {}
     for field in ephemeral:  # R16: a value written at k is seen until the fold of k+1
         name = field.name
@@ -116,6 +119,7 @@ def fold(
             out[name] = default
             if record:
                 first_undo[name] = values.get(name, ABSENT)
+    alone = not tasks[1:]  # so that nothing can conflict
     writers: dict[str, Task] = {}  # the first writer of each field
     exclusive: set[str] = set()  # fields with an Overwrite or DELETE, which allow no other writer (R6)
     for task in tasks:
@@ -131,28 +135,38 @@ def fold(
                     out.update(changes)
                     continue
                 field, value = fields[name], update[name]
+                kind = field.kind
                 marker = value is DELETE or value.__class__ is Replacement
-                if name not in writers:
-                    writers[name] = task
-                before = writers[name]
-                # Equal values conflict as well (R6). Several updates of one task, a nested graph's, do not.
-                if before is not task and (marker or not field.aggregates or name in exclusive):
-                    raise _conflict(field, before, task, tasks, where)
-                if marker:
-                    exclusive.add(name)
+                if not alone:
+                    if name not in writers:
+                        writers[name] = task
+                    before = writers[name]
+                    # Equal values conflict as well (R6). Several updates of one task, a nested graph's, do not.
+                    if before is not task and (marker or not field.aggregates or name in exclusive):
+                        raise _conflict(field, before, task, tasks, where)
+                    if marker:
+                        exclusive.add(name)
                 if record and (marker or name not in undo):  # the first write decides, unless a marker follows it
                     _note_before(undo, field, values, out, grown, whole=marker)
                 if marker:
                     grown.pop(name, None)  # items appended before it are replaced too
                     out[name] = field.default() if value is DELETE else value.value
-                elif field.kind == APPEND:  # the reducer `append`; LAST: no reducer
-                    items = as_items(value)
+                elif kind == LAST:  # no reducer
+                    out[name] = value
+                elif kind == APPEND:  # the reducer `append`
+                    items = value if value.__class__ is list else as_items(value)
                     if name in grown:
                         grown[name] += items
                     else:
                         grown[name] = list(items)  # a copy: the items of further writes are added to it
-                elif field.kind == LAST:
-                    out[name] = value
+                elif (
+                    kind == ADD  # the reducer `add`; anything else than numbers may raise, or be absent
+                    and value.__class__ in _NUMBERS
+                    and name in values
+                    and name not in out
+                    and values[name].__class__ in _NUMBERS
+                ):
+                    out[name] = values[name] + value
                 else:
                     out[name] = _reduced(field, values, out, value, task, tasks, where)
                     if out[name] is None and not (field.nullable or past or value is None):
@@ -374,21 +388,22 @@ def combined(fields: Mapping[str, Field], updates: Sequence[Mapping[str, Any]]) 
     return result
 
 
-def applied(values: Values, fields: Mapping[str, Field], folded: Folded) -> tuple[Values, dict[str, int]]:
-    """Return the new values, and the previous length of each list that was extended in place, by field.
+def applied(values: Values, fields: Mapping[str, Field], folded: Folded) -> tuple[Values, list[str]]:
+    """Return the new values, and the fields whose lists were extended in place.
 
-    If a router then fails, the commit puts back copies of these lists with that length. The fold of a journal and edits
-    have nothing to undo.
+    If a router then fails, the commit puts back copies of these lists with their old length. The fold of a journal and
+    edits have nothing to undo.
 
     Args:
         values: The committed values by field. This dict stays as it is; lists in it may grow.
         folded: What `fold` made of the updates: new values by field, and items to append (`grown`) by field.
     """
-    extended: dict[str, int] = {}
+    extended: list[str] = []
     new_lists: dict[str, Any] = {}
-    for name, items in folded.grown.items():
+    for name in folded.grown:
+        items = folded.grown[name]
         # An Overwrite, or the reset of an ephemeral field, in the same superstep comes first; the items follow it.
-        current = folded.values.get(name, ABSENT) if name in folded.values else values.get(name, ABSENT)
+        current = folded.values[name] if name in folded.values else values.get(name, ABSENT)
         if current is ERASED:  # `Runtime.erase` removed the value from the journal: nothing can be appended to it
             new_lists[name] = reduced_erased(fields[name], current, items)
             continue
@@ -401,14 +416,15 @@ def applied(values: Values, fields: Mapping[str, Field], folded: Folded) -> tupl
         elif name not in folded.values and current.__class__ is list:
             del current  # a local variable is one more reference, and SOLE counts none
             if getrefcount(values[name]) == SOLE:
-                extended[name] = len(values[name])
-                values[name].extend(items)
+                extended += [name]
+                values[name] += items
             else:  # a node, a step or the caller kept the list, and must not see it grow
                 new_lists[name] = [*values[name], *items]
         else:  # the value was set in this superstep, or is not exactly a list (a tuple, say)
             new_lists[name] = fields[name].reduce(current, items)
-    new = {**values, **folded.values, **new_lists}
-    for name, value in folded.values.items():  # DELETE or a reset left a TypedDict key without a value: remove it
-        if value is ABSENT and name not in new_lists:
+    out = folded.values
+    new = {**values, **out, **new_lists} if new_lists else {**values, **out}
+    for name in out:  # DELETE or a reset left a TypedDict key without a value: remove it
+        if out[name] is ABSENT and name not in new_lists:
             del new[name]
     return new, extended

@@ -17,25 +17,22 @@ from graphrt._engine.storability import told_state
 from graphrt._engine.task import Due
 from graphrt._plan.tables import NodePlan
 from graphrt.commands import EndType
-from graphrt.errors import NodeFatigueError, names
+from graphrt.errors import LimitError, NodeFatigueError, names
 from graphrt.errors._codes.nodes import NODE_FATIGUE, STEP_LIMIT, TASK_LIMIT
 
 if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
 
 
-def check_limits(engine: RunState, due: Sequence[Due]) -> None:
-    """Check that a superstep may open with the tasks *due*.
+def limit_error(engine: RunState, due: Sequence[Due]) -> LimitError:
+    """Return the error for a superstep that may not open: the run has made `max_steps`, or more than `max_tasks` are due.
 
-    Raises:
-        StepLimitError: The run has made `max_steps` supersteps.
-        LimitError: More than `max_tasks` tasks are due.
+    Args:
+        due: The tasks that are due.
     """
-    if engine.steps < engine.max_steps and len(due) <= engine.limits.max_tasks:
-        return
     nodes = names(dict.fromkeys(item.node.name for item in due))
     if engine.steps >= engine.max_steps:
-        raise STEP_LIMIT(
+        return STEP_LIMIT(
             steps=engine.steps,
             due=nodes,
             limit=engine.max_steps,
@@ -43,7 +40,7 @@ def check_limits(engine: RunState, due: Sequence[Due]) -> None:
             state=told_state(engine),
             where=engine.where(),
         )
-    raise TASK_LIMIT(
+    return TASK_LIMIT(
         number=len(due),
         due=nodes,
         limit=engine.limits.max_tasks,
@@ -56,19 +53,13 @@ def check_limits(engine: RunState, due: Sequence[Due]) -> None:
 def rest(engine: RunState) -> None:
     """Replace due tasks of nodes that reached their visit limit by one plain activation of their `on_fatigue` target.
 
-    Routes are followed from tired node to tired node. END makes nothing due. Sends to a tired node, and the failures
+    Called if there is such a task. Routes are followed from tired node to tired node. END makes nothing due. Sends to a tired node, and the failures
     that it was to handle, are dropped with it.
 
     Raises:
         NodeFatigueError: A tired node has no route, or its route leads in a circle of tired nodes.
     """
     visits, limits = engine.visits, engine.visit_limits
-    for item in engine.due:
-        index = item[0].index  # of its node, the first member of a Due
-        if visits[index] >= limits[index]:
-            break
-    else:  # the common case: no node is tired, and `due` stays the same list
-        return
     routed = Routed()  # collects what stays due, in task order, and merges activations of one node
     tired: dict[int, NodePlan] = {}
     for item in engine.due:

@@ -29,19 +29,10 @@ if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
 
 
-def prepare(engine: RunState) -> bool:
-    """Prepare the checks before the tasks of the open superstep run; always return True, for `Engine.begin`."""
-    # Outcomes must be checked before they are staged, that is, stored before their superstep commits. A fan-out that
-    # stages nothing is cheaper to check at its commit.
-    engine.check_each_report(engine.staging or engine.check_state or len(engine.tasks) == 1)
-    if engine.check_state:
-        look(engine)  # before the tasks run, so that the forms are those of the committed values
-    return True
-
-
 def look(engine: RunState) -> None:
     """With `check_state`: encode every value that is not encoded yet into `engine.guard`, for a later comparison.
 
+    Called before the tasks of a superstep run, so that the forms are those of the committed values.
     Values that cannot be encoded go into `engine.unstorable`, from which a run without a store makes warnings: a run
     with one would refuse them (R7). Untracked fields are never stored, so they give no warning.
     """
@@ -58,7 +49,7 @@ def look(engine: RunState) -> None:
 def is_changed(engine: RunState, task: Task, reply: Any) -> bool:
     """Return whether *task*, which ended with *reply*, changed the state; if so, fail it before anything is staged.
 
-    Any of several tasks that share a container may have changed its length: the error names all that were running.
+    Called if the quick test of `outcome.report` did not see that it changed nothing, or with `check_state`. Any of several tasks that share a container may have changed its length: the error names all that were running.
 
     Args:
         reply: What the node returned, or a report of the driver. The exception in a `Failed` is chained to the error.
@@ -72,14 +63,16 @@ def is_changed(engine: RunState, task: Task, reply: Any) -> bool:
     if _is_assigned(engine, task.state, engine.values):
         _fail_assigned(engine, task, reply)
         return True
+    if not engine.check_state:
+        return False
     # Encoded forms are compared when the last task has returned: others may still be changing the values.
-    if engine.check_state and not any(other.status in _RUNS for other in tasks if other is not task):
-        dump = engine.plan.checking.dump
-        changed = [name for name, line in engine.guard.items() if _dumped(dump, engine.values[name]) != line]
-        if changed:
-            _fail(engine, tasks, tasks, reply, changed)
-            return True
-    return False
+    if any(other.status in _RUNS for other in tasks if other is not task):
+        return False
+    dump = engine.plan.checking.dump
+    changed = [name for name, line in engine.guard.items() if _dumped(dump, engine.values[name]) != line]
+    if changed:
+        _fail(engine, tasks, tasks, reply, changed)
+    return bool(changed)
 
 
 _RUNS = frozenset({DUE, RUNNING})

@@ -27,7 +27,7 @@ from graphrt._engine.open_interrupt import OpenInterrupt
 from graphrt._engine.redacting import redacted_error
 from graphrt._engine.route import Router
 from graphrt._engine.spending import spending
-from graphrt._engine.storability import check_storable, stamped
+from graphrt._engine.storability import check_storable, stamp, stamped
 from graphrt._engine.task import (
     DONE,
     DUE,
@@ -46,6 +46,7 @@ from graphrt._engine.task import (
 from graphrt._plan.fields import ABSENT, Field, describe, own
 from graphrt._plan.quoting import quoted, short
 from graphrt._plan.state import explain
+from graphrt._plan.views import HAS_MAPPING
 from graphrt.commands import DELETE, UNSET, Command, Interrupt, Replacement, Send, Sentinel
 from graphrt.errors import AuditError, GraphrtError, a_type
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
@@ -68,13 +69,27 @@ def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
     """
     if task.execution != execution or task.status > RUNNING:  # late, or neither DUE nor RUNNING: ended already
         return False
-    engine.note_change(task)  # first, since every way below changes the task: it is staged (stored) anew after this
+    if engine.staging:
+        engine.dirty[task] = (
+            None  # first, since every way below changes the task: it is staged (stored) anew after this
+        )
     kind = reply.__class__
     # `looks`: changes of the state in place are looked for at each report, and not only at the commit (R15). For a
     # Spent the recursive call below does that with the reply inside it; a stopped task has no outcome.
-    if engine.looks and kind is not Spent and kind is not Stopped and mutation_check.is_changed(engine, task, reply):
-        # `is_changed` has failed the task: the outcome does not count, because a node changed the values in place.
-        return True
+    if engine.looks and kind is not Spent and kind is not Stopped:
+        values, sizes, keeps = engine.values, engine.sizes, engine.keeps
+        # CPython compares two dicts of the same objects by identity, in one call: about 3 % of the loop over a dict
+        # (decision 0052). The view gets no local name, because that would be one more owner of its lists.
+        try:
+            same = task.state == values if not keeps else keeps == HAS_MAPPING and task.state.__dict__ == values
+        except Exception:  # noqa: BLE001 - values that refuse to be compared; or the view has lost its own
+            same = False
+        for name in sizes:
+            if len(values[name]) != sizes[name]:
+                same = False
+        if (not same or engine.check_state) and mutation_check.is_changed(engine, task, reply):
+            # `is_changed` has failed the task: the outcome does not count, because a node changed the values in place.
+            return True
     # The common case, without a call per field. An empty dict is an update where nodes return no fields but values.
     if kind is dict and (reply or task.node.writable):
         fields = task.node.writable  # the fields that its update may write
@@ -85,16 +100,15 @@ def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
                 field, value = fields[name], reply[name]
                 # The check would return an instance of `exact` unchanged.
                 checked[name] = value if value.__class__ is field.exact else field.check(value)
+            if engine.codec is not None:
+                checked = stamp(engine.codec, checked, engine.plan.state.untracked)
         except Exception:  # noqa: BLE001 - whatever it is, `check_reply` meets it again and reports it
             odd = True
         # Outside of the `except`: errors must not be chained to a validation error, which quotes values (R16).
-        if odd:
+        if odd or engine.redactor is not None:
             check_reply(engine, task, reply)
         else:
-            if engine.codec is None and engine.redactor is None:  # both need to see the values
-                task.updates = (checked,)
-            elif not _stamp(engine, task, (checked,)):
-                return True
+            task.updates = (checked,)
             task.status = DONE
     elif reply is None:
         task.status = DONE
@@ -108,7 +122,7 @@ def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
     elif kind is Stopped:  # cancelled or never started: due at the next drive
         task.again()
     elif kind is Nested:  # a nested graph completed, with an update for each of its commits
-        if _stamp(engine, task, reply.updates, checked=False):
+        if _stamp(engine, task, reply.updates):
             task.status = DONE
             _spent(engine, task, spending(engine, task))
     elif kind is Interrupt:
@@ -139,17 +153,13 @@ def _spent(engine: RunState, task: Task, spending: tuple[dict[str, Any], ...]) -
     task.updates = (*rest, *(stamped(engine, task, update) for update in spending))
 
 
-def _stamp(engine: RunState, task: Task, updates: Sequence[dict[str, Any]], *, checked: bool = True) -> bool:
-    """Stage *updates*, redacted and with their encoded values if there is a store (`Stamped`).
+def _stamp(engine: RunState, task: Task, updates: Sequence[dict[str, Any]]) -> bool:
+    """Stage the *updates* of a nested graph, redacted and with their encoded values if there is a store (`Stamped`).
 
-    If one cannot be stored, fail the task and return False.
-
-    Args:
-        checked: Whether it is known that they write only what the node declares.
+    If one cannot be stored, or writes what the node does not declare, fail the task and return False.
     """
     try:
-        if not checked:
-            updates = [_declared(engine, task, update) for update in updates]
+        updates = [_declared(engine, task, update) for update in updates]
         task.updates = tuple(stamped(engine, task, update) for update in updates)
     except GraphrtError as error:
         _fail(task, error, None, raise_as_is=True, final=isinstance(error, AuditError))

@@ -86,6 +86,13 @@ def merged(before: Sequence[Due], routed: Routed) -> list[Due]:
     return [*plain, *(item for item in before if item.is_send), *due[len(plain) :]]
 
 
+def plain_activation(node: NodePlan) -> Due:
+    """Return the task of *node* that an edge starts, which is the same in each superstep, and keep it on the node."""
+    due: Due = _make(Due, (node, None, None, False))
+    node.due = due
+    return due
+
+
 @final
 class Router:
     """Calls the routers and reads the Commands of one plan; made for each commit or reply that needs it."""
@@ -99,13 +106,10 @@ class Router:
         self.view: Any = None
         """The state that routers were called with, to find untracked values in texts; None until one was called."""
 
-    def follow(self, tasks: Sequence[Task], view: Any, asked: tuple[BranchPlan, Any] | None = None) -> Routed:
+    def follow(self, tasks: Sequence[Task], view: Any) -> Routed:
         """Return where *tasks*, those of a superstep that commits, lead on the folded state *view*.
 
         The edges and routers of a node are followed once, at its first task without a goto (decision 0005).
-
-        Args:
-            asked: A branch whose router the fast path called already, and what it returned; None if it called none.
 
         Raises:
             RouteError: A router raised, or returned something that has no route.
@@ -132,7 +136,7 @@ class Router:
                         result.sends.append(target)
             elif node.index not in followed:
                 followed.add(node.index)
-                self._edges(node, view, result, asked)
+                self._edges(node, view, result)
         return result
 
     def lead(self, targets: Sequence[Any]) -> Routed:
@@ -146,23 +150,22 @@ class Router:
         return result
 
     def ask(self, node: NodePlan, view: Any) -> Routed:
-        """Return where the edges of *node* lead on the state *view*, for START, the fast path and edits.
+        """Return where the edges of *node* lead on the state *view*, for START and edits.
 
         Raises:
             RouteError: As for `follow`.
         """
         result = Routed()
-        self._edges(node, view, result, None)  # None: no router was called before
+        self._edges(node, view, result)
         return result
 
-    def _edges(self, node: NodePlan, view: Any, result: Routed, asked: tuple[BranchPlan, Any] | None) -> None:
+    def _edges(self, node: NodePlan, view: Any, result: Routed) -> None:
         """Add where all edges of *node* lead to *result*: static ones, then conditional ones in order, then joins."""
         self.view = view
         for target in node.static:
             result.plain[target.index] = target
         for branch in node.branches:
-            said = asked[1] if asked is not None and asked[0] is branch else self._ask(node, branch, view)
-            self._read(node, branch, said, result)
+            self._read(node, branch, self._ask(node, branch, view), result)
         for join in node.arrives:
             result.arrivals.append((join, node.index))
 
@@ -188,15 +191,16 @@ class Router:
             where=self.where(),
         )
 
-    def read(self, node: NodePlan, branch: BranchPlan, said: Any) -> Routed:
-        """Return where *branch*, the only edge of *node*, leads after the fast path called its router.
+    def read(self, node: NodePlan, branch: BranchPlan, said: Any, view: Any) -> Routed:
+        """Return where *branch*, the only edge of *node*, leads.
 
         Args:
-            said: What the router returned, unchecked.
+            said: What its router returned for the state *view*, unchecked.
 
         Raises:
             RouteError: As for `follow`.
         """
+        self.view = view
         result = Routed()
         self._read(node, branch, said, result)
         return result

@@ -7,9 +7,8 @@ engine needs the engine. Each nested graph that runs or waits has one of its own
 - the plan and its limits: `plan`, `fields`, `limits`, `max_steps`, `visit_limits`, ...
 - the state of the run: `values`, `due`, `tasks`, `joins`, `visits`, `superstep`, `held`, `usage`, ...
 - observers, None or empty where nothing listens: `log`, `recorder`, `trail`, `dirty`, `settled`, ...
-- the fast path: `fast`, `call`, `asked`, `eventless`, `told`.
 
-Only this class, the engine, `evolve` and `fast_path` write them (tests/house/test_owner_of_state.py). For the terms,
+Only this class, the engine and `evolve` write them (tests/house/test_owner_of_state.py). For the terms,
 see docs/glossary.md.
 """
 
@@ -19,7 +18,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from graphrt._engine.child_ids import is_child
-from graphrt._engine.chosen_nodes import node_for
 from graphrt._engine.join_state import JoinKey, JoinState
 from graphrt._engine.ownership import CONTAINERS
 from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, Due, Task
@@ -27,7 +25,6 @@ from graphrt._plan.fields import Field
 from graphrt._plan.quoting import tells
 from graphrt._plan.state import Values
 from graphrt._plan.tables import NodePlan, Plan
-from graphrt.commands import ERASED
 from graphrt.errors import Place
 from graphrt.events import Amounts, Usage
 from graphrt.limits import Limits
@@ -41,7 +38,7 @@ if TYPE_CHECKING:
 
 _NO_LIMIT: Final = 1 << 62
 """Visit limit of an unlimited node: more than a run can reach, so that the comparison needs no case for None."""
-_NO_VIEW: Final = object()
+NO_VIEW: Final = object()
 """Marks `RunState.view` as missing: the values have changed since, or only tasks hold the snapshot (R15)."""
 
 
@@ -59,10 +56,8 @@ class RunState:
     __slots__ = (
         "after",
         "aliases",
-        "asked",
         "batches",
         "began",
-        "call",
         "changed_joins",
         "check_state",
         "children",
@@ -74,7 +69,6 @@ class RunState:
         "entering",
         "ephemeral",
         "eventless",
-        "fast",
         "fields",
         "granted",
         "guard",
@@ -84,9 +78,11 @@ class RunState:
         "kept",
         "limits",
         "log",
+        "lone",
         "looks",
         "make_view",
         "max_steps",
+        "observed",
         "opened",
         "parent",
         "path",
@@ -105,6 +101,7 @@ class RunState:
         "superstep",
         "tasks",
         "thread",
+        "timed",
         "told",
         "trail",
         "trail_last",
@@ -115,7 +112,6 @@ class RunState:
         "visit_limits",
         "visits",
         "waiting",
-        "watched",
     )
 
     def __init__(  # noqa: PLR0915 - one statement for each thing that a run knows
@@ -157,16 +153,15 @@ class RunState:
         self.codec: Codec | None = None
         """Encodes values, to check that they can be stored; None without a store."""
         self.eventless: bool = False
-        """Whether plain fast-path commits are noted in `told` and not as events, which only the store would read."""
+        """Whether plain commits are noted in `told` and not as events, which only the store would read."""
         self.told: Any = None
-        """(superstep, node, update, target) of the last fast-path commit, for the journal; None before the next call
-        returns. The update is a `Stamped`, or None if the node returned None; *target* is None at the end."""
+        """(superstep, node, update, target) of the last commit, for the journal, if it was of one plain task. The update is a `Stamped`, or None if the node returned None; *target* is None at the end."""
         self.values: Values = {}
         """The committed values by field; an absent TypedDict key is missing."""
         self.sizes: dict[str, int] = {}
         """Length of every list, dict and set among the values, to find a node that changed one in place."""
-        self.view: Any = _NO_VIEW
-        """Snapshot that the next task gets; `_NO_VIEW` if it has to be made."""
+        self.view: Any = NO_VIEW
+        """Snapshot that the next task gets; `NO_VIEW` if it has to be made."""
         self.keeps: int = plan.state.keeps
         """Place where views keep their values: `IS_MAPPING`, `HAS_MAPPING` or `NEITHER` of `_plan.views`."""
         self.looks: bool = True
@@ -192,6 +187,8 @@ class RunState:
         """Tasks that an edit made due while a superstep was open; the commit merges them with what it routes to."""
         self.tasks: list[Task] = []
         """Tasks of the open superstep, in task order; empty if no superstep is open."""
+        self.lone: Task | None = None
+        """The task of the open superstep, if it is the only one."""
         self.opened: list[Due] = []
         """Value of `due` when the open superstep was opened: snapshots store it in place of the open tasks."""
         self.held: bool = False
@@ -203,10 +200,6 @@ class RunState:
         thread and its nested graphs."""
         self.entering: bool = False
         """Whether the router of START has not been called yet."""
-        self.asked: Any = None
-        """(branch, label) of a router that the fast path called before it left; None if it called none."""
-        self.call: Task | None = None
-        """Task of the fast path that is running or ready to run; None on the general path."""
         self.log: list[Any] | None = None
         """Events that became true and were not taken yet, each as (path, event); None if nothing listens."""
         self.staging: bool = False
@@ -236,8 +229,8 @@ class RunState:
         """Collects what each commit did; None if nothing reads it."""
         self.redactor: Redactor | None = None
         """Redacts what enters the thread; None if nothing is redacted."""
-        self.watched: bool = False
-        """Whether there is a recorder, a trail or a log: the one flag that the fast path tests."""
+        self.observed: bool = False
+        """Whether there is a recorder or a trail."""
         self.limit(limits)
 
     def limit(self, limits: Limits) -> None:
@@ -247,11 +240,8 @@ class RunState:
         # For nodes without a limit of their own.
         general = _NO_LIMIT if limits.max_visits is None else limits.max_visits
         self.visit_limits: list[int] = self.plan.visit_limits(general, _NO_LIMIT)
-        timed = any(end is not None for end in (limits.timeout_s, limits.step_timeout_s, limits.deadline_s))
-        # The fast path measures no time, resets no ephemeral fields, compares no stored forms and redacts nothing.
-        odd = timed or self.ephemeral or self.check_state or self.redactor is not None
-        erased = any(value is ERASED for value in self.values.values())  # reducers must not be called with it
-        self.fast: bool = not (odd or erased)
+        self.timed: bool = any(end is not None for end in (limits.timeout_s, limits.step_timeout_s, limits.deadline_s))
+        """Whether the run limits the time of attempts, supersteps or itself."""
 
     def nest_in(self, parent: RunState, kept: dict[str, Any], *, designed: bool) -> None:
         """Belong to the run of *parent*, as the engine of a graph that is nested in its graph.
@@ -269,7 +259,7 @@ class RunState:
 
     def redact_with(self, redactor: Redactor) -> None:
         """Redact with *redactor* from now on; nested graphs that wait on their tasks do the same."""
-        self.redactor, self.fast = redactor, False
+        self.redactor = redactor
         for task in self.tasks:
             if task.extra is not None and task.extra.child is not None:
                 task.extra.child.redact_with(redactor)
@@ -335,8 +325,8 @@ class RunState:
                 task.extra.child.run_id = self.run_id
 
     def _look(self) -> None:
-        """Set `watched` anew, after one of the observers was set."""
-        self.watched = self.recorder is not None or self.trail is not None or self.log is not None
+        """Set `observed` anew, after one of the observers was set."""
+        self.observed = self.recorder is not None or self.trail is not None
 
     def follow(self, update: dict[str, Any]) -> None:
         """Add a committed *update* to the trail, if there is one.
@@ -361,31 +351,8 @@ class RunState:
         for join in self.joins:
             join.arrived, join.fired, join.emptied = set(), False, False
         start = self.plan.start  # a single static edge needs no routing; `begin` routes anything else
-        self.due = [Due(start.next)] if start.simple and start.next is not None else []
+        self.due = [Due(start.next)] if start.one_way and start.next is not None else []
         self.entering = not self.due
-
-    def make_tasks(self) -> list[Task]:
-        """Count a superstep of what is due, make its tasks, and return them."""
-        due, view, make, values = self.due, self.take_view(), self.make_view, self.values
-        self.due, self.opened = [], due
-        self.superstep += 1
-        self.steps += 1
-        seen: set[int] = set()  # a node is visited once in a superstep, however many Sends it has (R8)
-        superstep = self.superstep
-        tasks: list[Task] = []
-        for index, (node, arg, error, _) in enumerate(due):  # _: whether a Send started it
-            if node.index not in seen:
-                seen.add(node.index)
-                self.visits[node.index] += 1
-            # Of a `chosen_graph` node, the argument chooses the nested graph that this task runs (decision 0105).
-            mine = node_for(node, arg, self.plan) if node.choose else node
-            # Each task has a view of its own, so that an assignment can be traced to its node (decision 0052).
-            task = Task(mine, index, superstep, arg, make(values) if index else view, self)
-            if error is not None:
-                task.more().handles = error
-            tasks.append(task)
-        self.tasks = tasks
-        return tasks
 
     @property
     def keeps_undo(self) -> bool:
@@ -442,7 +409,6 @@ class RunState:
             return
         self.values, self.sizes = {}, {}
         self.take(values, self.fields)
-        self.forget_view()
         for task in self.tasks:  # makes them take a new view, of the replaced values
             task.state = None
 
@@ -455,12 +421,12 @@ class RunState:
 
         A list grows in place only if `values` is its only owner, which a view in the way would hide (R15).
         """
-        self.view = _NO_VIEW
+        self.view = NO_VIEW
 
     def take_view(self) -> Any:
         """Return the current view and drop the engine's reference, so that only tasks hold it."""
-        view, self.view = self.view, _NO_VIEW
-        return self.make_view(self.values) if view is _NO_VIEW else view
+        view, self.view = self.view, NO_VIEW
+        return self.make_view(self.values) if view is NO_VIEW else view
 
     def failed(self) -> Task | None:
         """Return the first task of the open superstep that failed for good, or None."""
@@ -495,24 +461,34 @@ class RunState:
         self.questions.update((question.id, question) for question in after)
         self.dirty.clear()  # the outcomes are committed, so nothing is left to stage
 
-    def close_superstep(self) -> None:
-        """Remove the open superstep: it was committed and routed, or is given up."""
-        self.waiting, self.tasks = [], []
+    def close_superstep(self, due: list[Due]) -> None:
+        """Remove the open superstep, which was committed and routed, or is given up; *due* are the next tasks.
+
+        What an edit (`Runtime.update(as_node=...)`) made due meanwhile, `waiting`, is merged into *due* by the caller.
+        """
+        self.due, self.waiting, self.tasks, self.lone = due, [], [], None
         self.held, self.after = False, []
         if not self.path:  # those of a nested graph are kept until the commit at the top, for a fork
             self.questions.clear()
-        self.dirty.clear()
+        if self.dirty:
+            self.dirty = {}
 
-    def take(self, values: Values, written: Iterable[str]) -> None:
-        """Make *values* the committed ones; *written* are the fields that changed."""
-        self.values = values
+    def take(self, values: Values, written: Iterable[str], view: Any = NO_VIEW) -> None:
+        """Make *values* the committed ones.
+
+        Args:
+            written: The fields that changed.
+            view: A snapshot of *values* for the next task; by default it is made when it is needed.
+        """
+        self.values, self.view = values, view
+        guard, sizes = self.guard, self.sizes
         for name in written:
-            self.guard.pop(name, None)  # encoded anew before the next tasks run
-            value: Any = values.get(name)
-            if value.__class__ in CONTAINERS:
-                self.sizes[name] = len(value)
-            else:
-                self.sizes.pop(name, None)
+            if name in guard:
+                del guard[name]  # encoded anew before the next tasks run
+            if name in values and values[name].__class__ in CONTAINERS:
+                sizes[name] = len(values[name])
+            elif name in sizes:
+                del sizes[name]
 
     def note_change(self, task: Task) -> None:
         """Have *task* staged anew, if tasks are staged: the flow stages all of `dirty` the next time."""
@@ -558,9 +534,8 @@ class RunState:
     def make_due(self, due: list[Due]) -> None:
         """Make *due* the tasks of the next superstep, in place of those that are due.
 
-        The engine calls it with where routes lead: from START, a commit, joins that fire, and nodes over their limits;
-        with an empty list when it gives a superstep up. While one is open, only its commit calls it, right before
-        `close_superstep`, and with `waiting` merged into *due*.
+        The engine calls it with where routes lead: from START, joins that fire, and nodes over their limits,
+        and never while one is open: `close_superstep` says what follows it.
         """
         self.due = due
 
@@ -568,14 +543,9 @@ class RunState:
         """Let the next task get *view*, which was made of the present values."""
         self.view = view
 
-    def take_asked(self) -> Any:
-        """Return `asked`, what a router returned before the fast path handed its superstep over, and forget it."""
-        asked, self.asked = self.asked, None
-        return asked
-
     def note_without_events(self) -> None:
-        """Note plain fast-path commits in `told` from now on, because nothing but the store needs their events."""
-        self.eventless = True
+        """Note plain commits in `told` from now on, because nothing but the store needs their events."""
+        self.eventless = not self.ephemeral  # the events also name the ephemeral fields that were reset
 
     def ask_after(self, questions: list[OpenInterrupt]) -> None:
         """Replace the questions of `interrupt_after`, after an edit answered some of them."""
@@ -593,10 +563,6 @@ class RunState:
     def grant(self, granted: Amounts | None) -> None:
         """Set the sum of what persons allowed the run's budget beyond its limit; None if there is nothing."""
         self.granted = granted
-
-    def check_each_report(self, each: bool) -> None:  # noqa: FBT001 - its name says what True means
-        """Set whether each report checks at once what its task changed; else the commit checks all tasks together."""
-        self.looks = each
 
     def restore(self, name: str, value: Any) -> None:
         """Put back the value of a field that was changed in place. It was not committed, so no view is forgotten."""

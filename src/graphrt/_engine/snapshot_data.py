@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from graphrt import events
 from graphrt._engine import emit_events
 from graphrt._engine.pending_as_data import due_parts, join_standings
-from graphrt._engine.task import Due
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
@@ -26,8 +25,6 @@ def saved(engine: Engine) -> events.StateSaved:
     open_tasks = engine.tasks if not engine.held else []
     due, opened = (engine.opened, 1) if open_tasks else (engine.due, 0)  # *opened*: supersteps not to count, 0 or 1
     seen = {task.node.index for task in open_tasks}
-    if engine.call is not None:  # the fast path has opened its next superstep
-        due, opened, seen = [Due(engine.call.node)], 1, {engine.call.node.index}
     names, sends, errors, handled = due_parts([*due, *engine.waiting] if engine.waiting else due)
     untracked = engine.plan.state.untracked
     visits = [count - (at in seen) for at, count in enumerate(engine.visits)]  # without the open superstep's

@@ -140,14 +140,12 @@ class Step(Generic[S]):
     @property
     def task_id(self) -> str:
         """Id of the task, derived from path, superstep, position and node; stable over re-execution."""
-        # A task of the fast path is alone in its superstep, at position 0.
-        task = self._ended.task
-        return task.id if task else f"{self._chain.engine.path}{self.superstep}.0:{self.node}"
+        return self._ended.task.id
 
     @property
     def outcome(self) -> Literal["success", "error", "interrupted"]:
         """How the task ended: `success`, `error` (handled or not), or `interrupted` while it waits for an answer."""
-        return _OUTCOME[self._ended.task.status] if self._ended.task else "success"
+        return _OUTCOME[self._ended.task.status]
 
     @property
     def update(self) -> Any:
@@ -161,12 +159,12 @@ class Step(Generic[S]):
     @property
     def goto(self) -> tuple[str, ...] | None:
         """Targets of the node's Command by name, in order; None if the node's edges applied."""
-        return goto_names(self._ended.task) if self._ended.task else None
+        return goto_names(self._ended.task)
 
     @property
     def _extra(self) -> Extra | None:
         """What only some tasks have, such as the usage of model calls."""
-        return self._ended.task.extra if self._ended.task else None
+        return self._ended.task.extra
 
     @property
     def usage(self) -> Usage | None:
@@ -186,7 +184,7 @@ class Step(Generic[S]):
             "run_id": self._chain.run_id(),
             "thread": engine.thread,
             "graph": engine.plan.name,
-            "attempt": task.attempt if task else 1,
+            "attempt": task.attempt,
         }
 
     @property
@@ -259,7 +257,12 @@ class Step(Generic[S]):
         return html_table(f"Step {self.index}: {self.node!r} in superstep {self.superstep}", rows)
 
 
-_OUTCOME: Final[dict[int, Any]] = {DONE: "success", HANDLED: "error", FAILED: "error", PAUSED: "interrupted"}
+_OUTCOME: Final[dict[int, Literal["success", "error", "interrupted"]]] = {
+    DONE: "success",
+    HANDLED: "error",
+    FAILED: "error",
+    PAUSED: "interrupted",
+}
 """`Step.outcome` by the status of the task. HANDLED: it failed, and its `on_error` node takes over."""
 
 

@@ -53,7 +53,9 @@ def stamped(engine: RunState, task: Task, update: Mapping[str, Any]) -> dict[str
     try:
         if engine.redactor is not None:
             update = redacted_update(engine, update, f"an update of node {task.node.name!r}")
-        return storable(engine, update)
+        if engine.codec is None:
+            return update  # type: ignore[return-value]  # as above
+        return stamp(engine.codec, update, engine.plan.state.untracked)
     except NotStorable as error:
         raise not_storable(engine, task, error, "returned a value") from error
 

@@ -8,7 +8,7 @@ nothing wrong: its task is due again. Each drive of the thread counts both anew.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from graphrt._engine.engine import Engine
 from graphrt._engine.storability import told_state
@@ -33,6 +33,10 @@ class Ends(NamedTuple):
     def is_of_step(self) -> bool:
         """Whether the superstep ends first."""
         return self.step is not None and (self.run is None or self.step <= self.run)
+
+
+UNTIMED: Final = Ends(None)
+"""Of a run and a superstep without a limit."""
 
 
 def set_timeout(engine: Engine, task: Task, ends: Ends) -> Flow:

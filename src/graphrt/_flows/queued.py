@@ -53,7 +53,7 @@ def run_left(engine: Engine, task: Task, control: Control) -> Flow:
     deadline_s: float | None = None
     if engine.limits.deadline_s is not None:
         deadline_s = (yield NOW) + engine.limits.deadline_s
-    engine.begin()  # the superstep is open: this only chooses how changes of the state by a node are found (R15)
+    engine.begin()  # the superstep is open: this only has changes of the state by a node looked for (R15)
     # Its question stays open: for the thread the task waits until its end is reported.
     task.again()  # due, so that `one` runs it
     yield from one(engine, task, control, Ends(deadline_s))

@@ -86,7 +86,7 @@ def _restore(engine: Engine, staged: Staged, kept: dict[str, Sequence[Logged]], 
         first = f"{engine.path}{engine.superstep + 1}."  # ids are `path/superstep.index:node`
         if not engine.due or not any(key.startswith(first) for key in staged):
             return
-        engine.open()  # without a check of limits, which it was within when it ran
+        engine.open_superstep()  # without a check of limits, which it was within when it ran
     for task in engine.tasks:
         mine = task.id
         effects = f"{mine}#"

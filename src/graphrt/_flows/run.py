@@ -7,7 +7,7 @@ the run now, `ends` to begin no further superstep, `live` for a stream that show
 
 What it uses of the engine:
 
-- `begin` and `advance` of the fast path (decision 0004) return the task to call next, or None to leave it.
+- `begin` decides what is due, `open_superstep` makes its tasks, `report` takes their outcomes, and `commit` folds them.
 - `engine.log` has the events that are not written yet, as (path of the graph, event). It is None if no stream, sink or
   journal reads events. `emit_events` appends to it.
 - `engine.dirty` has the tasks with changes that are not staged, and `standing` returns their events.
@@ -20,22 +20,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum, auto
-from types import CoroutineType
-from typing import Any, Final
+from typing import Any
 
 from graphrt import events
 from graphrt._cancellations import own_failure
-from graphrt._engine import emit_events, failures, fast_path, mutation_check, outcome, redacting
+from graphrt._engine import emit_events, failures, mutation_check, outcome, redacting
 from graphrt._engine.committed import uncommitted
+from graphrt._engine.committing import commit
 from graphrt._engine.engine import Engine
-from graphrt._engine.task import DUE, FAILED, PAUSED, RUNNING, STOPPED, Task, TimedOut
-from graphrt._flows.deadlines import Ends, cut_by, out_of_time, set_timeout, too_late
+from graphrt._engine.outcome import report
+from graphrt._engine.task import DONE, DUE, FAILED, PAUSED, RUNNING, STOPPED, Task
+from graphrt._flows.deadlines import UNTIMED, Ends, cut_by, set_timeout, too_late
 from graphrt._flows.effects import (
     COLLECT,
     NOW,
     STOP,
     TELL,
-    Await,
     Collect,
     Control,
     Flow,
@@ -47,8 +47,7 @@ from graphrt._flows.kept import take_kept
 from graphrt._flows.live import given_up, reported, step_items, take_long_way
 from graphrt._flows.mail import standing, take_mail
 from graphrt._flows.queued import kept_here
-from graphrt._flows.run_one import date_of, one, stage
-from graphrt.commands import Interrupt
+from graphrt._flows.run_one import PREPARED, one, prepared, stage
 from graphrt.errors import StoreError
 
 
@@ -96,6 +95,9 @@ HANDED_OVER = "running"
 def run(engine: Engine, control: Control) -> Flow:
     """Drive *engine* until it completes, pauses, is cancelled or fails; `ActiveRun.flow` and `nested` call it.
 
+    A superstep that completes the run is written and shown with the end, so that a run of n plain supersteps has n
+    commits after its first (R11).
+
     Returns:
         The status: `completed`, `interrupted`, `cancelled`, or `running` if the thread was handed over.
 
@@ -103,38 +105,95 @@ def run(engine: Engine, control: Control) -> Flow:
         GraphrtError: The run failed; its open superstep can be retried.
         BaseException: A node or the caller raised something other than an Exception (Ctrl-C, asyncio cancellation).
     """
+    status: Any = None
     try:
-        status = yield from _drive(engine, control)
+        deadline_s = None if engine.limits.deadline_s is None else (yield NOW) + engine.limits.deadline_s
+        while status is None:
+            if control.ends and _must_stop(engine, control):
+                status = CANCELLED
+                break
+            if not engine.begin():
+                status = COMPLETED
+                break
+            if engine.log:  # the run's beginning, and routes without a commit: staged outcomes build on these entries
+                yield from _flush(engine)
+                if control.ends:  # the reader of these entries cancelled the run: the next superstep is not opened
+                    continue
+            if not engine.tasks:
+                engine.open_superstep()
+            if engine.kept:
+                take_kept(engine)  # what a fork kept for tasks of a nested graph
+            task = engine.lone
+            # The common superstep: one task, nothing to wait for, nothing that cuts it off, nobody who sees it run.
+            if (task is not None and task.status == DUE and task.extra is None and task.state is not None) and not (
+                engine.timed or task.node.timed or control.live or (control.queues and engine.plan.queues)
+            ):
+                reply = yield task
+                if reply.__class__ in PREPARED:
+                    reply, _ = yield from prepared(engine, task, reply, UNTIMED)
+                report(engine, task, task.execution, reply)
+                if reply is STOPPED:  # the run halts, and the task stays due
+                    status = CANCELLED
+                    break
+                if task.status == DUE:  # one more attempt, after the failed one is stored
+                    yield from stage(engine)
+            if task is None or task.status != DONE or engine.held:
+                act = yield from _superstep(engine, control, deadline_s)
+                if act is not Act.COMMIT:
+                    status = act
+                    continue
+            if control.live or engine.recorder is not None:
+                status = yield from _commit(engine, control)
+                continue
+            if commit(engine):  # an `interrupt_after` holds the superstep
+                emit_events.raised_after(engine)  # logs the questions
+                status = INTERRUPTED
+            if engine.told is not None:  # the superstep was noted there, in place of events in the log
+                yield TELL
+            elif not engine.due and _is_over(engine, control):
+                status = COMPLETED
+            elif engine.log:
+                yield from _flush(engine)
     except GeneratorExit:
         raise  # the driver closed the flow: it performs no more effects
     except BaseException as raised:
         # Code of the user's that is called here, such as a validator, may raise CancelledError by itself (R9).
         error = own_failure(raised, f"code of graph {engine.plan.name!r}") or raised
-        if not isinstance(error, Exception):
-            yield from _cancelled(engine, control, error)
-            raise
-        # A StoreError of a node's own effect is the outcome of its task (`failed_with`), and is handled like others.
-        if isinstance(error, StoreError) and not outcome.failed_with(engine, error):
-            # What could not be stored did not happen, so no `RunFailed` is written. The thread's claim is released
-            # next, and no node may go on then: another process may own the thread.
-            if not engine.path:  # else the graph is nested, and the flow of the outermost graph cancels the run
-                control.cancel(type(error).__name__)
-            yield from _stop_running(engine, control)
-            raise
-        yield from _stop_running(engine, control)
-        emit_events.note(
-            engine,
-            events.RunFailed(
-                error=type(error).__name__,
-                message=emit_events.first_line(redacting.redacted_error(engine, error)),
-                node=_node_of(error),
-                folded=emit_events.folded(engine),  # checksums of the state, which a replay compares
-            ),
-        )
-        yield from _flush_end(engine, error)
+        yield from _failed(engine, control, error)
         if error is raised:
             raise
         raise error from raised
+    return (yield from _ended(engine, control, status))
+
+
+def _commit(engine: Engine, control: Control) -> Flow:
+    """Commit the open superstep and show it; return the status of the run if it ends there, else None."""
+    tasks = engine.tasks
+    try:
+        held = commit(engine)  # whether an `interrupt_after` holds the superstep
+    except Exception:  # the updates cannot be folded or routed
+        if control.live:
+            yield from given_up(engine)
+        yield from _show(engine, FAILED)
+        raise
+    if held:
+        emit_events.raised_after(engine)  # logs the questions
+    elif _is_over(engine, control):
+        return COMPLETED
+    # Before anything is published: durable first, then true.
+    if engine.told is not None:
+        yield TELL
+    else:
+        yield from _flush(engine)
+    if control.live:
+        yield from step_items(tasks)
+    if engine.recorder is not None:
+        yield engine.recorder.take(engine)
+    return INTERRUPTED if held else None
+
+
+def _ended(engine: Engine, control: Control, status: str) -> Flow:
+    """Write that the run ended with *status*, and return it; a cancelled one may have been handed over."""
     if engine.check_state:
         mutation_check.look(engine)  # note unstorable values of the last superstep too, for a warning in the result
     if status == CANCELLED:
@@ -150,17 +209,37 @@ def run(engine: Engine, control: Control) -> Flow:
         committed = engine.recorder.take(engine)
         if committed is not None:  # the superstep that was written with the end
             if control.live:
-                yield from step_items([one.task for one in committed.ended if one.task is not None])
+                yield from step_items([one.task for one in committed.ended])
             yield committed
     return status
 
 
-def _cancelled(engine: Engine, control: Control, error: BaseException) -> Flow:
-    """Stop what runs and write that the run was cancelled by *error*, such as Ctrl-C, which `run` raises next."""
-    fast_path.park(engine)  # a task that the fast path was running becomes the open superstep, for a retry
-    control.cancel(type(error).__name__)  # nodes that still run see it as `ctx.cancelled`
-    yield from _stop(engine, control, Ends(None))
-    emit_events.cancelled(engine, type(error).__name__)
+def _failed(engine: Engine, control: Control, error: BaseException) -> Flow:
+    """Stop what runs and write that the run failed, or was cancelled by an error such as Ctrl-C; `run` raises it next."""
+    if not isinstance(error, Exception):
+        control.cancel(type(error).__name__)  # nodes that still run see it as `ctx.cancelled`
+        yield from _stop(engine, control, UNTIMED)
+        emit_events.cancelled(engine, type(error).__name__)
+        yield from _flush_end(engine, error)
+        return
+    # A StoreError of a node's own effect is the outcome of its task (`failed_with`), and is handled like others.
+    if isinstance(error, StoreError) and not outcome.failed_with(engine, error):
+        # What could not be stored did not happen, so no `RunFailed` is written. The thread's claim is released next,
+        # and no node may go on then: another process may own the thread.
+        if not engine.path:  # else the graph is nested, and the flow of the outermost graph cancels the run
+            control.cancel(type(error).__name__)
+        yield from _stop_running(engine, control)
+        return
+    yield from _stop_running(engine, control)
+    emit_events.note(
+        engine,
+        events.RunFailed(
+            error=type(error).__name__,
+            message=emit_events.first_line(redacting.redacted_error(engine, error)),
+            node=_node_of(error),
+            folded=emit_events.folded(engine),  # checksums of the state, which a replay compares
+        ),
+    )
     yield from _flush_end(engine, error)
 
 
@@ -201,69 +280,9 @@ def _flush(engine: Engine, *, last: bool = False) -> Flow:
             yield Stage(staged)
 
 
-def _drive(engine: Engine, control: Control) -> Flow:
-    """Run superstep after superstep; return the status of the run, which `run` records.
-
-    A superstep that completes the run is neither written nor shown here: `run` writes it together with the end, so that
-    a run of n plain supersteps has n commits after its first (R11).
-    """
-    deadline_s: float | None = None
-    if engine.limits.deadline_s is not None:
-        deadline_s = (yield NOW) + engine.limits.deadline_s
-    advance = fast_path.advance
-    while True:
-        if _must_stop(engine, control):  # a halt or a hand-over was requested; `run` tells them apart
-            return CANCELLED
-        # The fast path publishes no starts of tasks (`control.live`). It does not give tasks of a nested graph the
-        # effects and answers that a fork kept for them (`engine.kept`), nor answers that entries had for their questions.
-        call = None if control.live or engine.kept or engine.questions else fast_path.begin(engine)
-        if call is not None:
-            if engine.log:
-                yield from _flush(engine)
-                if control.ends:  # the reader of these first entries cancelled the run
-                    fast_path.take_back(engine)  # its task was not called: it is due again
-                    return CANCELLED
-            reply: Any = None
-            listening, recorder = engine.log is not None, engine.recorder
-            while call is not None:
-                reply = yield call
-                call = advance(engine, reply)
-                if listening:
-                    if engine.told is not None:  # the superstep was noted there, in place of events in the log
-                        yield TELL
-                    elif engine.log:
-                        if call is None and _is_over(engine, control):
-                            return COMPLETED
-                        yield from _flush(engine)
-                if recorder is not None:
-                    committed = recorder.take(engine)
-                    if committed is not None:  # else an odd reply: nothing is committed
-                        yield committed
-                if control.ends:  # no superstep is left open: the next task is due, not started
-                    fast_path.take_back(engine)
-                    break
-            if engine.tasks and call is None:  # an odd reply: the general path handles it
-                if reply.__class__ is CoroutineType:  # of a plain function that returned one
-                    reply = yield Await(engine.tasks[0], reply)
-                if reply.__class__ is Interrupt:
-                    yield from date_of(reply)
-                engine.report(engine.tasks[0], 1, reply)  # 1: the first execution of the task
-                if engine.tasks[0].status == DUE:  # one more attempt, after the failed one is stored
-                    yield from stage(engine)
-        elif not engine.begin() and not engine.quiesce():  # nothing is due, and no join that waits in vain fires
-            return COMPLETED
-        elif engine.log:  # the run's beginning, and routes without a commit: staged outcomes build on these entries
-            yield from _flush(engine)
-        take_kept(engine)  # what a fork kept for tasks of a nested graph
-        if engine.tasks:
-            status = yield from _superstep(engine, control, deadline_s)
-            if status is not None:
-                return status
-
-
 def _has_work(engine: Engine) -> bool:
     """Return whether a superstep is open or due, or the routers of START have not been asked."""
-    return bool(engine.tasks or engine.due or engine.entering or engine.call is not None)
+    return bool(engine.tasks or engine.due or engine.entering)
 
 
 def _must_stop(engine: Engine, control: Control) -> bool:
@@ -281,15 +300,18 @@ def _is_over(engine: Engine, control: Control) -> bool:
         not engine.path
         and not control.followed
         and not _has_work(engine)
-        and not any(join.starved or join.emptied for join in engine.joins)  # `quiesce` fires them, or raises
+        # `quiesce` fires them, or raises.
+        and not (engine.joins and any(join.starved or join.emptied for join in engine.joins))
         and not _must_stop(engine, control)
     )
 
 
 def _superstep(engine: Engine, control: Control, deadline_s: float | None) -> Flow:
-    """Run the open superstep up to its commit; return a status if the run ends there, else None.
+    """Run the due tasks of the open superstep, or route a held one; return what follows.
 
-    None does not always mean a commit: `_drive` then calls again while the superstep is open.
+    Returns:
+        Act.COMMIT if all tasks have ended; the status of the run if it ends here; None if the superstep was routed, or
+        goes on at once: `run` then looks at it again.
     """
     if engine.held:
         return (yield from _route(engine, control))
@@ -299,14 +321,17 @@ def _superstep(engine: Engine, control: Control, deadline_s: float | None) -> Fl
         due = kept_here(engine, due, control)
     if control.live:  # a stream shows what tasks do while their superstep is open
         take_long_way(due)
-    ends = Ends(deadline_s)
-    if engine.limits.step_timeout_s is not None:
-        ends = Ends(deadline_s, (yield NOW) + engine.limits.step_timeout_s)
+    ends = UNTIMED
+    if engine.timed:
+        step_s = engine.limits.step_timeout_s
+        ends = Ends(deadline_s, None if step_s is None else (yield NOW) + step_s)
     if len(due) == 1:
         yield from one(engine, due[0], control, ends)
     elif due and control.halt is None:
         yield from _many(engine, due, control, ends)
     act = next_act(engine)
+    if act is Act.COMMIT:
+        return act
     if act is Act.FAIL:
         failed = next(task for task in tasks if task.status == FAILED)
         yield from _show(engine, FAILED)
@@ -314,33 +339,15 @@ def _superstep(engine: Engine, control: Control, deadline_s: float | None) -> Fl
         raise failures.failure(engine, failed)
     if act is Act.DISPATCH:
         return CANCELLED  # only a halt leaves tasks due here; they run at the next drive
-    if act is Act.PAUSE:
-        for task in tasks:
-            if task.status == PAUSED:
-                emit_events.raised(engine, task)  # logs its questions
-        # Signals and answers that other processes posted (R22) may let a task go on at once. Only the outermost graph
-        # takes them, also for tasks of nested graphs.
-        if (engine.signals or control.letters) and not engine.path and (yield from take_mail(engine, control)):
-            return None
-        yield from _show(engine, PAUSED)
-        return INTERRUPTED
-    try:
-        held = engine.commit()  # whether an `interrupt_after` holds the superstep
-    except Exception:  # the updates cannot be folded or routed
-        if control.live:
-            yield from given_up(engine)
-        yield from _show(engine, FAILED)
-        raise
-    if held:
-        emit_events.raised_after(engine)  # logs the questions
-    elif _is_over(engine, control):
-        return COMPLETED
-    yield from _flush(engine)  # before anything is published: durable first, then true
-    if control.live:
-        yield from step_items(tasks)
-    if engine.recorder is not None:
-        yield engine.recorder.take(engine)
-    return INTERRUPTED if held else None
+    for task in tasks:
+        if task.status == PAUSED:
+            emit_events.raised(engine, task)  # logs its questions
+    # Signals and answers that other processes posted (R22) may let a task go on at once. Only the outermost graph
+    # takes them, also for tasks of nested graphs.
+    if (engine.signals or control.letters) and not engine.path and (yield from take_mail(engine, control)):
+        return None
+    yield from _show(engine, PAUSED)
+    return INTERRUPTED
 
 
 def _route(engine: Engine, control: Control) -> Flow:
@@ -352,10 +359,6 @@ def _route(engine: Engine, control: Control) -> Flow:
         return COMPLETED
     yield from _flush(engine)
     return None
-
-
-_PREPARED: Final = frozenset({CoroutineType, Interrupt, TimedOut})
-"""Classes of replies that need a further effect or check before they are reported."""
 
 
 def _many(engine: Engine, due: Sequence[Task], control: Control, ends: Ends) -> Flow:
@@ -387,18 +390,11 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, ends: Ends) -> 
             return
         failed = False
         for task, execution, reply in (yield collect):
-            if reply.__class__ in _PREPARED:
-                if reply.__class__ is CoroutineType:
-                    reply = yield Await(task, reply)
-                if reply.__class__ is Interrupt:
-                    yield from date_of(reply)
-                cut = cut_by(engine, task, reply, ends)
-                if cut == "run":  # the deadline ended this attempt: its node did not fail
-                    reply, late = STOPPED, True
-                elif cut == "step":
-                    reply = out_of_time(engine)
-            # The function of `engine.report`, called directly for speed. False: a duplicate, or late.
-            if not outcome.report(engine, task, execution, reply):
+            if reply.__class__ in PREPARED:
+                reply, over = yield from prepared(engine, task, reply, ends)
+                late = late or over
+            # False: a duplicate, or late.
+            if not report(engine, task, execution, reply):
                 continue
             if control.live:
                 yield from reported(task, reply)

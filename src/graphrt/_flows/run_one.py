@@ -7,14 +7,19 @@ docs/glossary.md.
 from __future__ import annotations
 
 from types import CoroutineType
+from typing import Any, Final
 
 from graphrt._engine.engine import Engine
-from graphrt._engine.task import DUE, STOPPED, Task
+from graphrt._engine.outcome import report
+from graphrt._engine.task import DUE, STOPPED, Task, TimedOut
 from graphrt._flows.deadlines import Ends, cut_by, out_of_time, set_timeout, too_late
 from graphrt._flows.effects import NOW, TIME, Await, Control, Flow, Sleep, Stage
 from graphrt._flows.live import reported
 from graphrt._flows.mail import standing
 from graphrt.commands import Interrupt
+
+PREPARED: Final = frozenset({CoroutineType, Interrupt, TimedOut})
+"""Classes of replies that need a further effect or check before they are reported."""
 
 
 def one(engine: Engine, task: Task, control: Control, ends: Ends) -> Flow:
@@ -30,29 +35,42 @@ def one(engine: Engine, task: Task, control: Control, ends: Ends) -> Flow:
         DeadlineError: The deadline of the run is over; the task is due again.
     """
     while task.status == DUE and control.halt is None:
-        if not (yield from _may_start(engine, task, control, ends)):
+        # What may wait or be cut off: a further attempt, a limit of the run or its superstep, and one of the node.
+        timed = task.extra is not None or engine.timed or task.node.timed
+        if timed and not (yield from _may_start(engine, task, control, ends)):
             return
-        engine.snapshot_for(task)  # makes the view of the state that its node gets, unless the task has one
+        if task.state is None:
+            engine.snapshot_for(task)  # makes the view of the state that its node gets
         reply = yield task
-        if reply.__class__ is CoroutineType:  # of a plain function that returned one
-            reply = yield Await(task, reply)
-        if reply.__class__ is Interrupt:
-            yield from date_of(reply)
-        cut = cut_by(engine, task, reply, ends)
-        if cut == "step":
-            reply = out_of_time(engine)
-        if cut == "run":  # the run's deadline ended the attempt: the node did not fail
-            engine.report(task, task.execution, STOPPED)  # makes it due again
-            if control.live:
-                yield from reported(task, STOPPED)
-            raise too_late(engine)
-        engine.report(task, task.execution, reply)
+        if reply.__class__ in PREPARED:
+            reply, late = yield from prepared(engine, task, reply, ends)
+            if late:  # the run's deadline ended the attempt
+                report(engine, task, task.execution, STOPPED)  # makes it due again
+                if control.live:
+                    yield from reported(task, STOPPED)
+                raise too_late(engine)
+        report(engine, task, task.execution, reply)
         if control.live:
             yield from reported(task, reply)
         if reply is STOPPED:  # the run halts, and the task stays due
             return
         if task.status == DUE:  # the retry policy allows another attempt: stage the failed one before it
             yield from stage(engine)
+
+
+def prepared(engine: Engine, task: Task, reply: Any, ends: Ends) -> Flow:
+    """Make a reply of one of the classes `PREPARED` ready for its report; return it, and whether the run is over.
+
+    It is over if its deadline cut the attempt off; the node did not fail then, and the reply is `STOPPED`.
+    """
+    if reply.__class__ is CoroutineType:  # of a plain function that returned one
+        reply = yield Await(task, reply)
+    if reply.__class__ is Interrupt:
+        yield from date_of(reply)
+    cut = cut_by(engine, task, reply, ends)
+    if cut == "run":
+        return STOPPED, True
+    return (out_of_time(engine) if cut == "step" else reply), False
 
 
 def _may_start(engine: Engine, task: Task, control: Control, ends: Ends) -> Flow:

@@ -39,12 +39,10 @@ def drive(engine: Engine) -> Decision:
         GraphrtError: A task failed for good, a limit is reached, or the superstep cannot be committed.
     """
     while True:
-        # `begin` opens a superstep of what is due, or finds the open one. `quiesce` fires starved joins, which makes
-        # tasks due: only here, where nothing is open or due, is it known which joins starve.
-        if not engine.tasks and not engine.begin() and not engine.quiesce():
-            return Decision(COMPLETED)
-        if not engine.tasks:  # joins fired: `begin` opens their superstep
-            continue
+        if not engine.tasks:
+            if not engine.begin():
+                return Decision(COMPLETED)
+            engine.open_superstep()
         match next_act(engine):
             case Act.ROUTE:
                 if not _routed(engine):

@@ -59,7 +59,7 @@ class FastStepBytes:
         seed: Makes the salts of the chain's hashes the same in every run; None draws them at random.
     """
 
-    __slots__ = ("_chain", "_names", "_order", "_run", "_run_id", "_seed", "_shapes", "_untracked")
+    __slots__ = ("_chain", "_names", "_order", "_run", "_run_id", "_seed", "_untracked", "shapes")
 
     def __init__(self, names: Names, state: StateSchema, run_id: str, chain: Chain | None, seed: int | None) -> None:
         self._names = names
@@ -70,7 +70,7 @@ class FastStepBytes:
         self._seed = seed
         self._run_id = run_id
         self._run: bytes = to_json(run_id)
-        self._shapes: dict[tuple[Any, ...], Shape] = {}
+        self.shapes: dict[tuple[Any, ...], Shape] = {}
         """Shapes by node, next node, and fields in the order of the update."""
 
     def shape(self, fresh: Fresh) -> Shape | None:
@@ -82,11 +82,11 @@ class FastStepBytes:
         # Fields in the order of the update, because lines are written in that order.
         key = (node, target, *update) if update else (node, target)
         try:
-            return self._shapes[key]
+            return self.shapes[key]
         except KeyError:
             made = self._shape(fresh)
             if made is not None:
-                self._shapes[key] = made
+                self.shapes[key] = made
             return made
 
     def make(self, shape: Shape, fresh: Fresh, seq: int, at: float, cause: int) -> tuple[bytes, bytes]:

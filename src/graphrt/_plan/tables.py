@@ -42,9 +42,9 @@ class NodePlan:
 
     # fmt: off
     __slots__ = (
-        "arrives", "branches", "cache", "child", "choose", "ends", "fn", "goto", "index", "is_async", "max_visits",
-        "name", "next", "on_error", "on_fast_path", "on_fatigue", "pauses", "plain", "policy", "router", "simple",
-        "static", "table", "wants_context", "writable",
+        "arrives", "branches", "cache", "child", "choose", "due", "ends", "fn", "goto", "index", "is_async", "max_visits",
+        "name", "next", "on_error", "on_fatigue", "one_way", "pauses", "plain", "policy", "router", "static", "table",
+        "timed", "wants_context", "writable",
     )
     # fmt: on
 
@@ -57,6 +57,8 @@ class NodePlan:
         self.fn: Any = fn
         """The user's function, compiled graph or ChosenGraph; None for START."""
         self.policy: Policy = policy
+        self.due: Any = None
+        """A plain activation of the node, as the engine writes it; made at first use."""
         self.child: Plan | None = child
         """The plan of a nested graph; None for a function."""
         self.choose: bool = fn.__class__ is ChosenGraph
@@ -88,37 +90,30 @@ class NodePlan:
         """A number, None for no limit, or "graph" for the graph's limit."""
         self.pauses: bool = policy.interrupt_before or policy.interrupt_after
         """True if the node pauses by its policy, before or after it runs."""
-        self.on_fast_path: bool = (
-            policy.timeout_s is None
-            and policy.idle_timeout_s is None
-            and not (self.pauses or self.choose)
-            and child is None
-            and policy.cache is False
-            and policy.queue is None
-        )
-        """True if a superstep of one plain task of this node may take the fast path."""
+        self.timed: bool = policy.timeout_s is not None or policy.idle_timeout_s is not None
+        """True if the node limits the time of its attempts."""
         self.plain: int = CALL_WITH_CONTEXT
         """CALL_SYNC, CALL_ASYNC or CALL_WITH_CONTEXT."""
-        if self.on_fast_path and not self.wants_context:
+        if not (self.wants_context or self.timed or self.choose or child is not None or self.cache is not None):
             self.plain = CALL_ASYNC if self.is_async else CALL_SYNC
-        self.simple: bool = False
-        """True if the fast path routes the node by `next`, or by `router` and `table`."""
+        self.one_way: bool = False
+        """True if `next`, or `router` and `table`, say all that the node leads to: it has one edge, and is in no join."""
         self.next: NodePlan | None = None
         """The only static target; None if the branch ends, or if there is a router."""
         self.router: Callable[[Any], Any] | None = None
         """The only router; None if there is no conditional edge."""
         self.table: Mapping[Any, NodePlan | None] = {}
-        """Routes of `router`: label to node, None for END. Any other label, `default=` too, takes the general path."""
+        """Routes of `router`: label to node, None for END. It lacks the labels that take the route of `default=`."""
 
     def settle(self) -> None:
-        """Set what the fast path needs for routing: for nodes with 0..1 static edges, or with one router alone."""
-        if self.arrives:  # joins are for the general path
+        """Set `one_way`, and what goes with it, once the edges are set."""
+        if self.arrives:
             return
         if not self.branches and len(self.static) <= 1:
-            self.simple = True
+            self.one_way = True
             self.next = self.static[0] if self.static else None
         elif len(self.branches) == 1 and not self.static:
-            self.simple = True
+            self.one_way = True
             self.router = self.branches[0].router
             self.table = self.branches[0].table
 
@@ -178,8 +173,8 @@ class Plan:
     # fmt: off
     __slots__ = (
         "_checking", "_classes", "_codec", "_custom", "_ends", "_node_specs", "_unstorable", "_visit_limits", "by_name",
-        "has_timeouts", "joins", "levels", "limits", "name", "nodes", "pauses_after", "pausing", "queues", "shown", "spec",
-        "start", "state", "update",
+        "has_timeouts", "joins", "levels", "limits", "name", "nodes", "pauses_after", "pauses_before", "pausing", "queues",
+        "shown", "spec", "start", "state", "update",
     )
     # fmt: on
 
@@ -211,11 +206,10 @@ class Plan:
         self.shown: dict[str, Any] | None = None
         """The topology as journals store it; None until the first journal needs it. Must not be changed."""
         self._build()
-        self.has_timeouts: bool = any(
-            node.policy.timeout_s is not None or node.policy.idle_timeout_s is not None for node in self.nodes
-        )
+        self.has_timeouts: bool = any(node.timed for node in self.nodes)
         self.queues: frozenset[str] = frozenset(self._queues())
         """Names of the queues of its nodes, and of the nodes of nested graphs."""
+        self.pauses_before: bool = any(node.policy.interrupt_before for node in self.nodes)
         self.pauses_after: bool = any(node.policy.interrupt_after for node in self.nodes)
         self.levels: int = max((1 + node.child.levels for node in self.nodes if node.child is not None), default=0)
         """Number of graphs that are nested in one another inside of it, for `max_depth`; those chosen at run time do not

@@ -166,7 +166,7 @@ def _again(fold: Fold, event: Any, seq: int, run: str) -> None:
     try:
         if isinstance(event, events.SuperstepCommitted):
             if not engine.tasks:  # no outcome of a task was folded before: no event has opened the superstep
-                engine.open()
+                engine.open_superstep()
             engine.forget_store()  # drops the codec, with which the commit would encode values for a store
             # Reduces the folded outcomes, and calls the routers. `after`: tasks at which an `interrupt_after` paused.
             # `past`: a reducer that returned None when the entry was written is not an error now.

@@ -11,7 +11,6 @@ import pytest
 from pydantic import BaseModel, Field
 
 from graphrt import END, START, Context, GraphBuilder, RetryPolicy, Runtime, Send
-from graphrt._engine import fast_path
 from graphrt.commands import Overwrite
 from graphrt.errors import BudgetExceededError, ConcurrentUpdateError, InputError, TransientModelError
 from graphrt.harness import Budget, TokenTracker
@@ -313,30 +312,6 @@ def test_a_graph_without_calls_does_not_change_it() -> None:
     result = Runtime(graph(node=speak, steps=3)).run(GIVEN)
 
     assert left(result.state) == 200
-
-
-def test_only_supersteps_that_spend_leave_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    left_it: list[str] = []
-    leave = fast_path._leave
-
-    def watched(engine: Any, call: Any) -> None:
-        left_it.append(call.node.name)
-        leave(engine, call)
-
-    monkeypatch.setattr(fast_path, "_leave", watched)
-
-    async def quiet(state: Model, ctx: Context) -> dict[str, Any]:
-        return {"said": ["x"]}
-
-    g = GraphBuilder(Model, name="mixed")
-    for name, node in (("a", quiet), ("b", ask), ("c", quiet)):
-        g.add_node(name, node)
-    g.add_edge(START, "a")
-    g.add_edge("a", "b")
-    g.add_edge("b", "c")
-    result = Runtime(g.compile(), harness=agent(Calls(took(30)))).run(GIVEN)
-
-    assert (left(result.state), left_it) == (170, ["b"])
 
 
 @pytest.mark.parametrize("reducer", [min, max, lambda current, incoming: incoming], ids=["min", "max", "last"])
