@@ -91,7 +91,7 @@ class Post:
 def begin(graph: Graph, salt: int, journal: list[dict[str, Any]]) -> open_run.ActiveRun:
     """A run that is ready to be driven."""
     runtime = observe.runtime(build(graph, Flaky(graph, salt), retry=AT_ONCE), journal, clock=lambda: 0.0)
-    return open_run.begin(runtime._config, observe.given(graph), None, listen=False, watch=None)
+    return open_run.begin(runtime._config, observe.given(graph), None)
 
 
 def by_flow(graph: Graph, salt: int) -> End:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -49,9 +50,33 @@ class Watcher:
         self._sink.ends.append(error)
 
 
-def graph() -> Any:
+def graph(*, shows: bool = False) -> Any:
+    def a(state: Any, ctx: Any) -> Any:
+        if shows:
+            ctx.emit("a")
+        return {"n": 1}
+
     builder: Any = GraphBuilder(State, name="watched")
-    return builder.add_node("a", lambda state: {"n": 1}).add_edge(START, "a").add_edge("a", END).compile()
+    return builder.add_node("a", a).add_edge(START, "a").add_edge("a", END).compile()
+
+
+@pytest.mark.parametrize("modes", ["updates", "custom"])
+@pytest.mark.parametrize("face", ["sync", "async"])
+def test_a_stream_that_is_closed_ends_for_its_watcher(face: str, modes: Any) -> None:
+    sink = Watching()
+    with Runtime(graph(shows=True), sinks=[sink]) as runtime:
+        if face == "sync":
+            with runtime.stream({}, modes=modes) as stream:
+                next(stream)
+        else:
+
+            async def read() -> None:
+                async with runtime.astream({}, modes=modes) as items:
+                    await anext(items)
+
+            asyncio.run(read())
+
+    assert (sink.began, len(sink.ends)) == (1, 1)
 
 
 @pytest.mark.parametrize("store", [None, "memory:"])

@@ -238,3 +238,56 @@ def test_a_stream_that_is_closed_while_it_is_opened_runs_nothing(modes: Any, tmp
     with Runtime(sequence(("work", work)), store=f"sqlite:///{tmp_path / 'runs.db'}") as runtime:
         assert asyncio.run(main(runtime)) == []
     assert ran == ["work"]
+
+
+@pytest.mark.parametrize(("modes", "kept"), [("updates", False), ("values", False), (None, True)])
+def test_undo_records_are_kept_only_if_steps_are_read(modes: Any, kept: bool) -> None:
+    graph = sequence(("a", note("a")))
+    stream: Any = graph.steps({}) if modes is None else graph.stream({}, modes=modes)
+
+    assert stream._run.engine.keeps_undo is kept
+    assert len(list(stream)) == 1
+
+
+def test_a_node_cannot_read_the_stream_that_runs_it() -> None:
+    streams: list[Any] = []
+
+    def a(state: Any) -> None:
+        with pytest.raises(RuntimeError, match="read already"):
+            next(streams[0])
+        with pytest.raises(RuntimeError, match="by a node of its run"):
+            streams[0].close()
+
+    streams.append(sequence(("a", a)).stream({}))
+
+    assert list(streams[0]) == [{"a": None}]
+
+
+def test_an_error_is_raised_once_after_the_last_item(face: Face) -> None:
+    def a(state: Any) -> None:
+        raise ValueError("no")
+
+    graph = sequence(("a", a))
+    found: list[Any] = []
+
+    async def aread() -> None:
+        stream = graph.astream({}, modes="events")
+        try:
+            async for item in stream:
+                found.append(item)  # noqa: PERF401 - kept also if the stream raises
+        finally:
+            found.append([item async for item in stream])
+
+    def read() -> None:
+        stream = graph.stream({}, modes="events")
+        try:
+            for item in stream:
+                found.append(item)  # noqa: PERF402 - kept also if the stream raises
+        finally:
+            found.append(list(stream))
+
+    with pytest.raises(NodeError):
+        read() if face.kind == "sync" else asyncio.run(aread())
+
+    assert type(found[-2].event).__name__ == "RunFailed"
+    assert found[-1] == []
