@@ -1,4 +1,4 @@
-"""A claim that was stored though its call failed: nobody has it, so nobody has to wait for its lease."""
+"""A claim that was stored though its first commit failed: once it is released, no caller waits for its lease."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def store(tmp_path):
 
 
 def claimed_in_vain(path, monkeypatch):
-    """A store whose claim of the thread `t` came to the disk, which then could not say so."""
+    """A store, and its claim of the thread `t`, whose first commit came to the disk, which then could not say so."""
     plan = Plan(EIO, after=True)
     plan.install(monkeypatch)
     store = SqliteStore(path)
@@ -49,21 +49,25 @@ def claimed_in_vain(path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(plan, "run", lost)
         patch.setattr("graphrt.stores.sqlite._files.connect", gone)
+        claim = store.claim("t", create=True, lease_s=LONG_S, at=AT)
         with pytest.raises(StoreError, match="is not known"):
-            store.claim("t", create=True, lease_s=LONG_S, at=AT)
-    return store
+            store.commit(claim, Commit(1, AT, [Record(2, 1, b"2")]))
+    return store, claim
 
 
 def test_a_claim_that_nobody_was_given_is_void(tmp_path, monkeypatch):
     with SqliteStore(tmp_path / "runs.db") as before:
         before.release(started(before))
-    with claimed_in_vain(tmp_path / "runs.db", monkeypatch) as store:
+    store, claim = claimed_in_vain(tmp_path / "runs.db", monkeypatch)
+    with store:
         with SqliteStore(tmp_path / "runs.db") as other, pytest.raises(ConflictError):
             other.claim("t", create=False, lease_s=LONG_S, at=AT)  # it cannot know
 
+        store.release(claim)
+
         assert not store.head("t").owned
         claim = store.claim("t", create=False, lease_s=LONG_S, at=AT)
-        store.commit(claim, Commit(1, AT, [Record(2, 1, b"2")]))
+        store.commit(claim, Commit(2, AT, [Record(3, 1, b"3")]))
 
 
 def started(store):

@@ -11,6 +11,7 @@ import pytest
 
 from graphrt.errors import StoreError
 from graphrt.stores import SqliteStore
+from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite import _group_commit as module
 from graphrt.stores.sqlite._group_commit import DONE, TAKEN, WAITING, Group
 
@@ -289,6 +290,7 @@ def test_a_transaction_that_was_left_open_is_ended_by_the_next_call(tmp_path, ca
     """As Ctrl-C may leave one behind: one call fails, and the next one works."""
     with SqliteStore(tmp_path / "runs.db") as store:
         claim = store.claim("t", create=True, lease_s=600, at=1.0)
+        store.commit(claim, Commit(0, 1.0))
         store._file.connection().execute("BEGIN IMMEDIATE")
 
         with pytest.raises(StoreError, match="within a transaction"):

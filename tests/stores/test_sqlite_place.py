@@ -12,6 +12,7 @@ import pytest
 
 from graphrt.errors import StoreError
 from graphrt.stores import SqliteStore
+from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite import _file_system as place
 
 
@@ -82,6 +83,7 @@ def test_folder_that_changed_just_now_is_not_trusted(
 def test_file_that_was_removed_from_a_quiet_folder(tmp_path: Path, part: str) -> None:
     with SqliteStore(tmp_path / "runs.db") as store:
         claim = store.claim("t", create=True, lease_s=60, at=0.0)
+        store.commit(claim, Commit(0, 0.0))
         quiet(store._file._folder)
         (tmp_path / f"runs.db{part}").rename(tmp_path / "away")
         for _ in range(2):

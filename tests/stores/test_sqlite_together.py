@@ -252,10 +252,10 @@ def test_only_one_of_those_that_claim_a_thread_together_gets_it(tmp_path):
 def test_a_thread_that_is_claimed_in_the_same_transaction_is_held(tmp_path, call):
     with SqliteStore(tmp_path / "runs.db") as store:
         store.release(claimed(store))
-        mine, other = in_one_transaction(store, lambda: claim(store), lambda: call(store))
+        mine = claim(store)
+        _, other = in_one_transaction(store, lambda: store.commit(mine, Commit(1, AT, [entry(2)])), lambda: call(store))
 
         assert other == [] or isinstance(other, ConflictError)
-        store.commit(mine, Commit(1, AT, [entry(2)]))
         assert bodies(store) == [b"1", b"2"]
 
 

@@ -230,7 +230,8 @@ class LossyStore(StoreWrapper):
             if commit.records and not commit.release:
                 self.waiting.append(lambda: self.store.commit(claim, commit))
                 return
-        if self.bug == "edits" and commit.records and not commit.stage and commit.release and len(self.held) > 1:
+        edits = commit.records and commit.release and not commit.stage and not commit.unstage
+        if self.bug == "edits" and edits and len(self.held) > 1:
             commit = commit._replace(records=(), snapshot=None)
         if self.bug == "unstaged":
             commit = commit._replace(stage=())

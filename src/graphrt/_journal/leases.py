@@ -21,7 +21,8 @@ from typing import Final, final
 
 from graphrt._journal.per_store import PerStore, joined
 from graphrt.errors import StoreError
-from graphrt.stores.protocol import Claim, Store
+from graphrt.stores import _refusals
+from graphrt.stores.protocol import Claim, Head, Store
 
 IDLE_S: Final = 2.0
 """Seconds until the worker thread ends if nothing is left to do, and between two attempts to release a claim."""
@@ -209,6 +210,16 @@ def take(store: Store, thread: str, *, create: bool, lease_s: float, at: float) 
     """
     release_now(store, thread)
     return store.claim(thread, create=create, lease_s=lease_s, at=at)
+
+
+def check_unmoved(claim: Claim, head: Head) -> None:
+    """Check that the thread, whose *head* was read after the claim, is where it was: the first commit stores the claim.
+
+    Raises:
+        ConflictError: Another owner has written it in between.
+    """
+    if head.seq != claim.head.seq:
+        raise _refusals.moved(claim.thread, claim.head.seq, head.seq)
 
 
 def release_now(store: Store, thread: str) -> None:

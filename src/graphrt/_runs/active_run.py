@@ -36,7 +36,7 @@ from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.stream_items import NOTHING, Reads, StreamItems
 from graphrt._runs.task_services import services_of
-from graphrt.errors import StoreError
+from graphrt.errors import ConflictError, StoreError
 from graphrt.stores.filters import FollowerFilter, MailFilter
 from graphrt.stores.ids import shared_id
 from graphrt.stores.protocol import Claim
@@ -351,6 +351,8 @@ class ActiveRun:
     def broke(self, error: BaseException) -> None:
         """Close the run after *error*, which the caller of this method raises next. `prepare` adds run and entry."""
         prepare(error, self.engine, self.services, self.seq if self.claim is not None else 0)
+        if self.claim is not None and isinstance(error, ConflictError) and self.seq == self.claim.head.seq:
+            listeners.conflicted(self.config)  # another owner claimed the thread before the first commit of this run
         self.config.secrets.remember(self.engine)
         try:
             self.close()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from graphrt._flows.restore import restore_open
 from graphrt._journal import compatibility_check, migrate_thread
 from graphrt._journal.compatibility import Verdict
+from graphrt._journal.leases import check_unmoved
 from graphrt._journal.reader import Reader, check_end, check_name, check_own
 from graphrt._journal.staging import outcomes
 from graphrt._journal.thread_fold import Fold
@@ -23,7 +24,7 @@ from graphrt._runs.run_config import RunConfig
 from graphrt.errors import InputError
 from graphrt.errors._codes.threads import STAGED_MISFIT, THREAD_WITHOUT_STORE, UNKNOWN_ENTRY, UNKNOWN_THREAD
 from graphrt.stores.ids import shared_id
-from graphrt.stores.protocol import Head, Loaded, Record, Saved, Store
+from graphrt.stores.protocol import Claim, Head, Loaded, Record, Saved, Store
 
 if TYPE_CHECKING:
     from graphrt._journal.task_letters import Report
@@ -68,13 +69,19 @@ def load(config: RunConfig, thread: str, *, upto: int | None = None) -> Fold:
     return folded(config, loaded_at(the_store(config), thread, upto), upto=upto)
 
 
-def present(config: RunConfig, thread: str) -> Fold:
+def present(config: RunConfig, thread: str, claim: Claim | None = None) -> Fold:
     """Fold the thread as it is now, for what goes on with it: from the state that the runtime has kept, if it has.
 
+    Args:
+        claim: The claim of the caller; None for a reader.
+
     Raises:
+        ConflictError: Another owner has written the thread since the claim.
         InputError, StoreError, ReplayDivergedError: See `load`.
     """
     loaded, kept = config.kept.load(the_store(config), thread)
+    if claim is not None:
+        check_unmoved(claim, loaded.head)
     return folded(config, loaded, kept)
 
 

@@ -153,7 +153,7 @@ def _loaded(config: RunConfig, claim: Claim, if_exists: IfExists, reads: Reads) 
         want(claim, "run", config, reads, doing=without)  # raises the error that names the right verb
     if todo == "retry":
         raise Unfinished(claim)
-    fold = loading.present(config, claim.thread)  # makes the engine, with the same `check_state`
+    fold = loading.present(config, claim.thread, claim)  # makes the engine, with the same `check_state`
     if todo == "present":
         raise Present(present(config, claim, fold))
     return fold

@@ -24,7 +24,7 @@ from graphrt._runs.loading import present_head
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import ConflictError
 from graphrt.limits import Queue
-from graphrt.stores.protocol import Claim, Store
+from graphrt.stores.protocol import Claim, Commit, Store
 
 _BEFORE: Final = "graphrt."
 """What the ids of places begin with, so that they are not those of a user's threads."""
@@ -74,10 +74,18 @@ def _claimed(store: Store, place: str, lease_s: float) -> Claim | None:
     head = present_head(store, place)
     if head is not None and head.owned:
         return None  # a claim would be refused too, after it had waited to see whether the owner has just died
+    claim: Claim | None = None
     try:
-        return leases.take(store, place, create=True, lease_s=lease_s, at=0.0)  # *at*: when it was created, never shown
-    except ConflictError:  # another process claimed it after the look
-        return None
+        # *at*: when it was created, never shown. A place gets no entries, so a commit of nothing stores the claim.
+        claim = leases.take(store, place, create=True, lease_s=lease_s, at=0.0)
+        store.commit(claim, Commit(0, 0.0))
+    except BaseException as error:
+        if claim is not None:
+            leases.give_back(store, claim)
+        if isinstance(error, ConflictError):  # another process claimed it after the look
+            return None
+        raise
+    return claim
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ from graphrt._engine.engine import Engine
 from graphrt._engine.questions import replaceable
 from graphrt._engine.redacting import redacted_value
 from graphrt._engine.storability import stamp, tracked
+from graphrt._journal import leases
 from graphrt._runs import loading, open_run
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.answers import answers_by_id, renewed
@@ -238,6 +239,7 @@ def continued(
     opened: ActiveRun | None = None
     try:
         loaded, kept = config.kept.load(store, thread_id)
+        leases.check_unmoved(claim, loaded.head)
         if admit is not None:
             admit(claim, loaded)
         fold = loading.folded(config, loaded, kept, letters=letters_about_tasks(config, store, thread_id))

@@ -70,7 +70,7 @@ def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
     claim = take(store, thread, create=True, lease_s=config.lease_s, at=at)
     try:
         fresh = claim.head.seq == 0
-        fold = _new(config, store, thread) if fresh else present(config, thread)
+        fold = _new(config, store, thread) if fresh else present(config, thread, claim)
         check_build(config, fold)
         journal = journal_of(config, store, fold, ThreadCommits(store, claim))
         if fresh:  # creation and first commit have the same time, so the clock is not read again
@@ -296,7 +296,7 @@ def end(config: RunConfig, claim: Claim, log: Callable[[Engine], None], *, of: t
     try:
         if claim.head.status not in of:
             return False
-        fold = present(config, claim.thread)
+        fold = present(config, claim.thread, claim)
         journal = journal_of(config, store, fold, ThreadCommits(store, claim))
         engine = fold.engine
         engine.listen(engine.plan.codec)

@@ -173,7 +173,7 @@ def _edit(config: RunConfig, store: Store, thread: str, work: Work) -> bool:
     try:
         letters = _waiting(config, store, thread)  # again, under the claim
         status = claim.head.status
-        fold = present(config, thread)
+        fold = present(config, thread, claim)
         check_build(config, fold)
         commits = ThreadCommits(store, claim)  # stores each commit at once
         journal = journal_of(config, store, fold, commits)

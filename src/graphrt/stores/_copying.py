@@ -160,7 +160,8 @@ def _remove(store: Store, claim: Claim, error: BaseException, *, seen: bool) -> 
     """
     try:
         store.release(claim)
-        store.delete(claim.thread)
+        if not isinstance(error, ConflictError):  # else another owner has the thread, or has made one of this id
+            store.delete(claim.thread)
     except InputError:
         pass  # `release` deletes a thread without entries itself
     except StoreError as other:

@@ -298,6 +298,10 @@ class Store(StoreVerbs, ABC):
     def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
         """Claim the thread for writing, without waiting for another owner.
 
+        The first commit under the claim stores it, in the same transaction, so a claim alone writes nothing. Until then
+        the thread is held in this store object only: if another one claims it too, the first that commits has it, and
+        the commit of the other raises ConflictError. Nothing that must happen once may begin before that commit.
+
         The claim's epoch is one more than that of the claim before. A thread that is created here has status "new" and
         `seq` 0. A claim becomes void when it is released, when its lease runs out without a commit or `renew`, or when
         its owner is known to be dead. The thread is then free.
@@ -316,7 +320,7 @@ class Store(StoreVerbs, ABC):
 
     @abstractmethod
     def renew(self, claims: Iterable[Claim]) -> None:
-        """Restart the leases of *claims*. Void claims stay void, without an error."""
+        """Restart the leases of *claims*. Void claims stay void, without an error, and none is stored by this."""
 
     @abstractmethod
     def release(self, claim: Claim) -> None:

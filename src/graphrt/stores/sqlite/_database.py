@@ -338,6 +338,15 @@ class Database:
         """Return whether the file changed since it was opened read-only. It must then be opened anew."""
         return self._state is not None and files.look(self.path) != self._state
 
+    def check_writable(self, thread: str) -> None:
+        """Check that this user may write the file, before a thread is claimed. The caller holds the lock.
+
+        Raises:
+            StoreError: The user may not (`store-read-only`).
+        """
+        if self._read_only is not None:
+            self._writable(thread, lambda: f"thread {thread!r} was not claimed")
+
     def _writable(self, thread: str, kept: Callable[[], str]) -> Connection:
         """Return a connection that may write, if this user got the right since the file was opened; else raise."""
         if files.why_read_only(self.path) is None:

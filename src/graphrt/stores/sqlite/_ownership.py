@@ -1,7 +1,7 @@
 """`Holding`: lookup of a thread's row and of its owner, inside a transaction of the caller.
 
 The base class of the SQLite store. It answers whether a thread exists, whether a living owner holds it, and whether a
-claim is still valid. Nothing is written here.
+claim is still valid. The only writes are those that store a claim (`_take`).
 
 A *claim* is the right to write a thread. Its `epoch` is its number, counted for each thread, and its lease is the time
 for which it is valid without renewal. The row of a thread, found by its id or its number `no`, has the epoch of the
@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from graphrt.stores import _refusals
 from graphrt.stores._owners import Holder, now_s
-from graphrt.stores.protocol import Claim, Former
+from graphrt.stores.protocol import Claim, Commit, Former
 from graphrt.stores.sqlite import _reading as reading
+from graphrt.stores.sqlite import _writing as writing
 from graphrt.stores.sqlite._rows import Row
 from graphrt.stores.sqlite._writing import SqliteClaim
 
@@ -32,15 +33,59 @@ class Holding:
 
     _file: Database
     _held: dict[int, SqliteClaim]
-    """Claims that callers got and have not released, by the number of their thread. Guarded by the file's lock."""
+    """Stored claims that callers have not released, by the number of their thread. Guarded by the file's lock."""
+    _reserved: dict[str, SqliteClaim]
+    """Claims that are not stored yet, by thread id. Guarded by the file's lock."""
 
     def _forget(self, claim: SqliteClaim) -> None:
-        """Remove a claim that was released from `_held`, unless a newer claim took its place. The file's lock is held.
-
-        `SqliteStore.claim` puts claims there.
-        """
+        """Remove a claim that was released, unless a newer claim took its place. The file's lock is held."""
         if self._held.get(claim.no) is claim:
             del self._held[claim.no]
+        if self._reserved.get(claim.thread) is claim:
+            del self._reserved[claim.thread]
+
+    def _take(self, db: Connection, claim: SqliteClaim, commit: Commit, seq: int) -> None:
+        """Store *claim*, which was only reserved, in the transaction of its first commit: the thread is at *seq* then.
+
+        The epoch decides: another claim on the thread would have raised it. What `claim` found of the former owner, a
+        release, a dead process or a lease that has run out, stays true until then.
+
+        Raises:
+            ConflictError: Another owner was faster, the thread was deleted, or it is at another entry.
+        """
+        thread, until_s = claim.thread, now_s() + claim.lease_s
+        owner = Holder(self._file.owner, claim.lease_s, commit.at, claim.former).dump()
+        if claim.head.seq:
+            if not writing.take(db, claim, commit, seq, until_s, owner):
+                row = reading.row_by_no(db, claim.no)
+                if row is not None and row.epoch < claim.epoch:
+                    raise _refusals.moved(thread, commit.expected, row.seq)
+                raise _refusals.held(thread, "it was deleted meanwhile" if row is None else self._holder(row))
+        else:
+            row = reading.row_by_id(db, thread)
+            if row is not None:
+                if row.seq or self._lives_in_file(row):
+                    raise _refusals.held(thread, self._holder(row))
+                reading.forget(db, row.no)
+            if commit.expected:
+                raise _refusals.moved(thread, commit.expected, 0)
+            claim.no = writing.make(db, claim, commit, seq, until_s, owner)
+        self._file.giving[claim.no] = claim.epoch  # another write of this transaction must see the thread as held
+
+    def _wrote(self, claim: SqliteClaim, commit: Commit, place: int) -> None:
+        """Note that *commit* is durable; the next body is staged at *place*. The file's lock is held."""
+        claim.staged = place
+        claim.turn += 1  # the row counts commits too; `writing.landed` compares the two numbers
+        self._stored(claim)
+        if commit.release:
+            self._forget(claim)
+
+    def _stored(self, claim: SqliteClaim) -> None:
+        """Note that *claim* is stored. The file's lock is held."""
+        if not claim.is_stored:
+            claim.is_stored = True
+            self._held[claim.no] = claim
+            self._reserved.pop(claim.thread, None)
 
     def _gave(self, claim: Claim) -> TypeGuard[SqliteClaim]:
         """Return whether *claim* comes from this store object."""
@@ -76,7 +121,15 @@ class Holding:
         return row, owned
 
     def _lives(self, row: Row) -> bool:
-        """Return whether a living owner holds the thread of *row*, which may be damaged. The file's lock is held."""
+        """Return whether a living owner holds the thread of *row*, which may be damaged. The file's lock is held.
+
+        A claim of this store object counts before it is stored, too.
+        """
+        reserved = self._reserved.get(row.id)
+        return (reserved is not None and reserved.until_s > now_s()) or self._lives_in_file(row)
+
+    def _lives_in_file(self, row: Row) -> bool:
+        """Return whether *row* says that a living owner holds its thread."""
         if not isinstance(row.owner, str) or not isinstance(row.lease, (int, float)):
             return False
         holder = Holder.load(row.owner)

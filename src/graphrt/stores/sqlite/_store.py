@@ -9,7 +9,8 @@ kept beside the records until a later commit deletes them; a claim's `staged` is
 
 A claim is the right to write a thread. Its `epoch` is its number, counted for each thread. Its lease is the time that
 it stays valid without renewal. It is void once it was released, its lease ran out, its process died, or the
-thread got a newer claim. A thread is *held* while a living owner has a claim on it.
+thread got a newer claim. A thread is *held* while a living owner has a claim on it. A claim is *reserved* in this
+process until its first commit stores it: claiming a thread reads only.
 
 `Database.write` does all writes. Its argument `work` runs in a transaction that several callers may share, and may be
 repeated. `landed` finds out whether the write is stored if a COMMIT ended with an unknown outcome. `kept` returns the
@@ -17,12 +18,12 @@ end of an error text: what is stored if the write failed. `then` runs when the w
 
 Inherited from `Holding`: `_there` returns the row of a thread id and whether a living owner holds the thread, or
 raises; `_lives` says whether one does; `_unheld` raises if one does; `_gave` says whether a claim comes from this store
-object; `_owned` finds the row of a valid claim, or raises; `_forget` drops a released claim from `_held`.
+object; `_owned` finds the row of a valid claim, or raises; `_take` stores a reserved claim; `_wrote` follows each write
+under a claim, and `_forget` its release.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from os import PathLike
 from typing import TYPE_CHECKING, Final, final
@@ -31,8 +32,8 @@ from graphrt.errors import StoreError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.stores import BAD_COMMIT
 from graphrt.stores import _refusals
-from graphrt.stores._owners import Holder, now_s
-from graphrt.stores.ids import check_id
+from graphrt.stores._owners import now_s
+from graphrt.stores.ids import check_id, tenant_of
 from graphrt.stores.protocol import EVERYTHING, Claim, Commit, Head, LiveBatch, Loaded, Offer, Record
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite import _writing as writing
@@ -103,7 +104,9 @@ class SqliteStore(Querying, Scheduling, WholeThreads):
                 wanted=f"a number of bytes, {_LEAST_LOG_BYTES:,} or more",
             )
         self._held: dict[int, SqliteClaim] = {}
-        """Claims that callers got and have not released, by the number of their thread. Guarded by the file's lock."""
+        """Stored claims that callers have not released, by the number of their thread. Guarded by the file's lock."""
+        self._reserved: dict[str, SqliteClaim] = {}
+        """Claims that are not stored yet, by thread id. Guarded by the file's lock."""
         self._file = Database(
             resolve(path), busy_timeout_s=busy_timeout_s, pragmas=_pragmas, log_limit_bytes=log_limit_bytes
         )
@@ -120,58 +123,34 @@ class SqliteStore(Querying, Scheduling, WholeThreads):
     def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
         """Claim the thread for writing, without waiting for another owner. See `Store.claim`."""
         check_id(thread)
-        # This read finds most conflicts without SQLite's write lock. `work` checks again, in its transaction.
-        self._file.read(lambda db: self._unheld(reading.row_by_id(db, thread), thread), thread)
 
         def work(db: Connection) -> SqliteClaim:
             row = reading.row_by_id(db, thread)
             self._unheld(row, thread)
-            until_s = now_s() + lease_s
-            # Callers pass `at` as 0 for a thread that exists, to save a look at the run's clock. The owner's record
-            # always needs the time of the claim, which error messages show.
             former = self._former(row)
-            owner = Holder(self._file.owner, lease_s, at or time.time(), former).dump()
-            if row is not None and not row.seq:
-                reading.forget(db, row.no)  # its owner died before the first entry: the thread never existed
-                row = None
-            if row is not None:
-                writing.take(db, row.no, until_s, owner)
-                no, staged = row.no, reading.next_place(db, row)
-            elif not create:
-                raise _refusals.unknown_thread(thread)
-            else:
-                no, staged = writing.make(db, thread, at, until_s, owner), 0
-            summary = head(reading.existing(reading.row_by_no(db, no)), owned=True)
-            claim = SqliteClaim(summary, lease_s, no, self._file.owner.token, staged, former)
-            self._file.giving[no] = claim.epoch  # another write of this transaction must see the thread as held
-            return claim
+            if row is None or not row.seq:  # without entries, its owner died before the first: it never existed
+                if not create:
+                    raise _refusals.unknown_thread(thread)
+                new = Head(thread, 0, 1, "new", "", at, at, owned=True, tenant=tenant_of(thread))
+                return SqliteClaim(new, lease_s, 0, self._file.owner.token, 0, former)
+            summary = head(row, owned=True)._replace(epoch=row.epoch + 1)
+            return SqliteClaim(summary, lease_s, row.no, self._file.owner.token, reading.next_place(db, row), former)
 
-        def landed(db: Connection, claim: SqliteClaim) -> bool:
-            # The token of this store object is part of the owner's JSON in the row.
-            row = reading.row_by_no(db, claim.no)
-            return row is not None and row.epoch == claim.epoch and claim.token in (row.owner or "")
-
-        taken: list[SqliteClaim] = []
-
-        def given(claim: SqliteClaim) -> None:
-            # `taken` has the claim even if this caller is interrupted before `write` returns it.
-            self._held[claim.no] = claim
-            taken.append(claim)
-
-        kept = f"thread {thread!r} was not claimed"
-        try:
-            return self._file.write(work, landed=landed, kept=lambda: kept, thread=thread, then=given)
-        except BaseException:
-            with self._file.lock:
-                # The caller was interrupted and never got the claim. A claim of this store object that is not in
-                # `_held` counts as dead, so the next `claim` gets the thread.
-                for claim in taken:
-                    self._forget(claim)
-            raise
+        with self._file.lock:  # no other call may reserve the thread between the read and the assignment
+            other = self._reserved.get(thread)
+            if other is not None and other.until_s > now_s():
+                raise _refusals.held(
+                    thread, f"claim number {other.epoch}, of this process, which has written nothing yet"
+                )
+            claim = self._file.read(work, thread)
+            self._file.check_writable(thread)
+            claim.until_s = now_s() + lease_s
+            self._reserved[thread] = claim
+        return claim
 
     def renew(self, claims: Iterable[Claim]) -> None:
         """Restart the leases of *claims*. Void claims stay void. See `Store.renew`."""
-        own = [claim for claim in claims if self._gave(claim)]
+        own = [claim for claim in claims if self._gave(claim) and claim.is_stored]
         if not own or self._file.closing:
             return
 
@@ -188,6 +167,12 @@ class SqliteStore(Querying, Scheduling, WholeThreads):
     def release(self, claim: Claim) -> None:
         """Release the thread, and delete it if it has no entries. Do nothing if the claim is void."""
         if self._file.closing or not self._gave(claim):  # `close` releases all claims by itself
+            return
+        with self._file.lock:
+            released = claim.is_stored and self._held.get(claim.no) is not claim
+            if not claim.was_tried:  # nothing was written under it
+                self._forget(claim)
+        if released or not claim.was_tried:
             return
 
         def work(db: Connection) -> None:
@@ -218,7 +203,9 @@ class SqliteStore(Querying, Scheduling, WholeThreads):
             # One UPDATE checks epoch, lease and position, so that a writer that lost its claim stores nothing (R12).
             # Only if it changes no row is the reason looked up: `_owned` raises if the claim is void; otherwise the
             # thread is at another entry than the commit expects.
-            if not writing.advance(db, claim, commit, seq, now_s()):
+            if not claim.is_stored:
+                self._take(db, claim, commit, seq)
+            elif not writing.advance(db, claim, commit, seq, now_s()):
                 raise _refusals.moved(thread, commit.expected, self._owned(db, claim).seq)
             return writing.put(db, claim, commit)
 
@@ -236,15 +223,15 @@ class SqliteStore(Querying, Scheduling, WholeThreads):
             size += len(body)
         if commit.snapshot is not None:
             size += len(commit.snapshot.body)
-        claim.staged = self._file.write(
+        claim.was_tried = True
+        self._file.write(
             work,
             landed=lambda db, _: writing.landed(db, claim, commit, seq),
             kept=kept,
             thread=thread,
-            then=(lambda _: self._forget(claim)) if commit.release else None,
+            then=lambda place: self._wrote(claim, commit, place),
             size=size,
         )
-        claim.turn += 1  # the row counts commits too; `landed` compares the two numbers
 
     def head(self, thread: str) -> Head:
         """Return the head of *thread*. See `Store.head`."""
@@ -324,6 +311,7 @@ class SqliteStore(Querying, Scheduling, WholeThreads):
             self._file.closing = True  # from now on, no other write is accepted
             own = list(self._held.values())
             self._held.clear()
+            self._reserved.clear()
 
         def work(db: Connection) -> None:
             for claim in own:

@@ -103,9 +103,14 @@ class WholeThreads(Holding, Store):
         """
         keep = None if keep_blobs is None else set(keep_blobs)
         thread = claim.thread
+        if not self._gave(claim):
+            raise _refusals.lost(thread, claim.epoch, "it was given by another store object")
+        nothing = Commit(claim.head.seq, claim.head.updated_at)  # stores the claim, if nothing else has
 
         def work(db: Connection) -> tuple[int, int]:
             """Return the number of entries that were deleted, and the oldest one that is left."""
+            if not claim.is_stored:
+                self._take(db, claim, nothing, nothing.expected)
             row = self._owned(db, claim)
             there = reading.snapshots(db, row.no)
             if upto not in there:
@@ -119,7 +124,10 @@ class WholeThreads(Holding, Store):
             return found[0] > 0 and row is not None and row.first >= found[1]
 
         kept = f"thread {thread!r} still has all its records"
-        return self._file.write(work, landed=landed, kept=lambda: kept, thread=thread)[0]
+        claim.was_tried = True
+        return self._file.write(
+            work, landed=landed, kept=lambda: kept, thread=thread, then=lambda _: self._stored(claim)
+        )[0]
 
     def erase(
         self,
@@ -147,24 +155,25 @@ class WholeThreads(Holding, Store):
             raise _refusals.lost(thread, claim.epoch, "it was given by another store object")
 
         def work(db: Connection) -> int:
-            row = self._owned(db, claim)  # `commit`, which is called often, saves this read unless it fails
-            if not writing.advance(db, claim, commit, seq, now_s()):  # the thread is not at the entry that is expected
-                raise _refusals.moved(thread, commit.expected, row.seq)
+            if not claim.is_stored:
+                self._take(db, claim, commit, seq)
+            elif not writing.advance(db, claim, commit, seq, now_s()):  # `_owned` raises if the claim is void
+                raise _refusals.moved(thread, commit.expected, self._owned(db, claim).seq)
             for record in wanted.values():
                 if not writing.replace(db, claim.no, record):
                     raise _refusals.no_record(thread, record)
             reading.remove_repeated(db, claim.no, snapshots_after, keep)
             return writing.put(db, claim, commit)
 
-        claim.staged = self._file.write(
+        claim.was_tried = True
+        self._file.write(
             work,
             landed=lambda db, _: writing.landed(db, claim, commit, seq),
             kept=lambda: f"thread {thread!r} is as it was; nothing was erased",
             thread=thread,
-            then=(lambda _: self._forget(claim)) if commit.release else None,
+            then=lambda place: self._wrote(claim, commit, place),
             size=sum(len(record.body) for record in wanted.values()),
         )
-        claim.turn += 1  # the row counts commits too; `writing.landed` compares the two numbers
         self._live.forget([thread])
 
     def _scrub(self) -> list[str]:

@@ -28,12 +28,15 @@ from graphrt.stores.sqlite._schema import BLOB, MAIL, META, SNAPSHOT, SPAN, STAG
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-# No entries: the last one is 0, the oldest 1. The claim is its first (epoch 1), its graph is not known.
+# The first commit under a claim stores the claim too. That of a new thread is its first (epoch 1).
 _MAKE: Final = (
     "INSERT INTO thread(id, seq, first, epoch, turn, status, graph, created_at, updated_at, lease, owner)"
-    " VALUES (?, 0, 1, 1, 0, 'new', '', ?, ?, ?, ?)"
+    " VALUES (?, ?, 1, 1, 1, ?, ?, ?, ?, ?, ?)"
 )
-_TAKE: Final = "UPDATE thread SET epoch = epoch + 1, turn = 0, lease = ?, owner = ? WHERE no = ?"
+_TAKE: Final = (
+    "UPDATE thread SET seq = ?, epoch = epoch + 1, turn = 1, updated_at = ?, lease = ?, owner = ?,"
+    " status = coalesce(?, status), graph = coalesce(?, graph) WHERE no = ? AND seq = ? AND epoch = ?"
+)
 # A commit's conditions are in the WHERE clause: a void claim or another position changes no row. Most commits change
 # neither status nor graph, and use the shorter statement.
 _STEP: Final = (
@@ -76,13 +79,13 @@ class SqliteClaim(Claim):
     Args:
         head: The thread's summary at the time of the claim.
         lease_s: Seconds that the lease lasts after the claim, and after each commit or renewal.
-        no: The thread's number.
+        no: The thread's number; 0 for a new thread, until its row is made.
         token: Token of the owner.
         staged: The place of the next body to stage.
         former: How the owner before lost the thread.
     """
 
-    __slots__ = ("no", "staged", "token", "turn")
+    __slots__ = ("is_stored", "no", "staged", "token", "turn", "until_s", "was_tried")
 
     def __init__(self, head: Head, lease_s: float, no: int, token: str, staged: int, former: Former) -> None:
         super().__init__(head, lease_s, former)
@@ -94,22 +97,33 @@ class SqliteClaim(Claim):
         """Number of commits under this claim. Compared with the row's, it shows whether a commit was stored."""
         self.staged = staged
         """The place of the next body to stage; 0 if none is staged."""
+        self.is_stored = False
+        """Whether a commit has stored the claim. Until then it is reserved, up to `until_s`."""
+        self.was_tried = False
+        """Whether a commit was tried, so that the claim may be stored."""
+        self.until_s = 0.0
+        """End of the reservation, by the clock of leases."""
 
 
-def make(db: Connection, thread: str, at: float, until_s: float, owner: str) -> int:
-    """Create the thread *thread*, without entries and claimed for the first time, and return its number.
+def make(db: Connection, claim: SqliteClaim, commit: Commit, seq: int, until_s: float, owner: str) -> int:
+    """Create the thread of *claim*, claimed for the first time and at the entry *seq*, and return its number.
+
+    Like `take`, this begins the first commit under a claim; `put` then writes what it contains.
 
     Args:
         db: The connection.
-        thread: Its id.
-        at: Its creation time, in seconds since the epoch.
-        until_s: The end of its lease, by the clock of leases.
-        owner: Its owner (as JSON).
+        claim: The claim, whose head has id and creation time.
+        commit: The commit.
+        seq: Its last entry; 0 for none.
+        until_s: The end of the lease, by the clock of leases.
+        owner: The owner (as JSON).
 
     Raises:
         StoreError: The file has had as many threads as it can number.
     """
-    no = db.execute(_MAKE, (thread, at, at, until_s, owner)).lastrowid
+    thread, at = claim.thread, claim.head.created_at
+    values = (thread, seq, commit.status or "new", commit.graph or "", at, commit.at, until_s, owner)
+    no = db.execute(_MAKE, values).lastrowid
     if no is None or no > THREADS:  # the error rolls the transaction back
         raise TOO_MANY_THREADS(most=THREADS)
     tenant = tenant_of(thread)  # the tenant is part of the id; its row lets searches find the thread
@@ -118,9 +132,15 @@ def make(db: Connection, thread: str, at: float, until_s: float, owner: str) -> 
     return no
 
 
-def take(db: Connection, no: int, until_s: float, owner: str) -> None:
-    """Give the thread numbered *no* to *owner* (as JSON), under the next epoch, with a lease up to *until_s*."""
-    db.execute(_TAKE, (until_s, owner, no))
+def take(db: Connection, claim: SqliteClaim, commit: Commit, seq: int, until_s: float, owner: str) -> bool:
+    """Give the thread of *claim* to *owner* (as JSON), with a lease up to *until_s*, and set its last entry to *seq*.
+
+    Returns:
+        False if the thread is gone, another claim came in between, or the last entry is not the one that *commit*
+        expects. Nothing was changed then.
+    """
+    values = (seq, commit.at, until_s, owner, commit.status, commit.graph, claim.no, commit.expected, claim.epoch - 1)
+    return db.execute(_TAKE, values).rowcount == 1
 
 
 def advance(db: Connection, claim: SqliteClaim, commit: Commit, seq: int, now_s: float) -> bool:
@@ -214,10 +234,14 @@ def renew(db: Connection, claim: SqliteClaim, now_s: float) -> None:
 
 def free(db: Connection, claim: SqliteClaim) -> None:
     """Release the thread if *claim* is its newest, and delete the thread if it has no entries."""
-    if db.execute(_FREE, (claim.no, claim.epoch)).rowcount:  # 0 if there is a newer claim, or no such thread
-        row = reading.row_by_no(db, claim.no)
-        if row is not None and not row.seq:
-            reading.forget(db, claim.no)
+    row = reading.row_by_no(db, claim.no)
+    # Of two claims with one epoch, which were reserved at the same time, at most one was stored: its token is there.
+    if row is None or row.epoch != claim.epoch or claim.token not in (row.owner or ""):
+        return
+    if row.seq:
+        db.execute(_FREE, (claim.no, claim.epoch))
+    else:
+        reading.forget(db, claim.no)
 
 
 def landed(db: Connection, claim: SqliteClaim, commit: Commit, seq: int) -> bool | None:
@@ -230,7 +254,8 @@ def landed(db: Connection, claim: SqliteClaim, commit: Commit, seq: int) -> bool
     row = reading.row_by_no(db, claim.no)
     if row is None:  # releasing a thread without entries removes it
         return commit.release and not seq
-    if row.epoch == claim.epoch:
+    # The first commit stores the claim. Another owner may have stored one with the same epoch; it has another token.
+    if row.epoch == claim.epoch and (claim.is_stored or claim.token in (row.owner or "")):
         return row.turn == claim.turn + 1
     if not commit.records:
         return None

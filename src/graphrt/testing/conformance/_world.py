@@ -69,8 +69,11 @@ class World:
             self._opened.pop().close()
 
     def claim(self, thread: str = "t", *, store: Store | None = None, lease_s: float = LONG_S) -> Claim:
-        """Claim a thread, which is created if it does not exist."""
-        return (store or self.store).claim(thread, create=True, lease_s=lease_s, at=AT)
+        """Claim a thread, which is created if it does not exist, and store the claim by a commit of nothing."""
+        owner = store or self.store
+        claim = owner.claim(thread, create=True, lease_s=lease_s, at=AT)
+        owner.commit(claim, Commit(claim.head.seq, claim.head.updated_at))
+        return claim
 
     def held(self, thread: str = "t", *, entries: int = 1) -> Claim:
         """Create a thread with *entries* records of one entry each, `b"1"`, `b"2"` and so on; return its claim."""

@@ -50,7 +50,9 @@ def create_keeps_a_known_thread(w: World) -> None:
 def a_held_thread_is_not_claimed(w: World) -> None:
     """A thread with a living owner cannot be claimed, not even by the same store."""
     w.held()
-    error = refused(ConflictError, w.claim, "second claim", code="conflict")
+    error = refused(
+        ConflictError, lambda: w.store.claim("t", create=True, lease_s=LONG_S, at=AT), "second claim", code="conflict"
+    )
     holds("'t'" in str(error), "the conflict does not name the thread")
 
 
@@ -66,6 +68,36 @@ def a_held_thread_without_entries_is_not_claimed(w: World) -> None:
     """A thread that was just created is held like any other."""
     w.claim()
     refused(ConflictError, w.claim, "second claim of a new thread", code="conflict")
+
+
+def a_thread_is_held_before_the_first_commit(w: World) -> None:
+    """A claim that has committed nothing keeps the thread from other callers of the same store, until it is released."""
+    w.thread()
+    claim = w.store.claim("t", create=False, lease_s=LONG_S, at=AT)
+    refused(
+        ConflictError, lambda: w.store.claim("t", create=False, lease_s=LONG_S, at=AT), "second claim", code="conflict"
+    )
+    w.store.release(claim)
+    again = w.store.claim("t", create=False, lease_s=LONG_S, at=AT)
+    w.store.commit(again, Commit(1, AT, [entry(2)]))
+    refused(ConflictError, lambda: w.store.commit(claim, Commit(2, AT, [entry(3)])), "commit of the released claim")
+
+
+def the_first_commit_may_release(w: World) -> None:
+    """A claim may be stored and released by one commit."""
+    w.thread()
+    claim = w.store.claim("t", create=False, lease_s=LONG_S, at=AT)
+    w.store.commit(claim, Commit(1, AT, [entry(2)], release=True))
+    same((w.store.head("t").owned, w.store.head("t").epoch), (False, claim.epoch), "head after the commit")
+
+
+def a_first_commit_that_does_not_fit_takes_nothing(w: World) -> None:
+    """A first commit that expects another entry is refused, and once the claim is released, the thread is free."""
+    w.thread()
+    claim = w.store.claim("t", create=False, lease_s=LONG_S, at=AT)
+    refused(ConflictError, lambda: w.store.commit(claim, Commit(5, AT, [entry(6)])), "first commit", code="conflict")
+    w.store.release(claim)
+    same(w.claim().head.seq, 1, "last entry of the next claim")
 
 
 def a_refused_claim_harms_nobody(w: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 
 from graphrt.errors import ConflictError, InputError
@@ -31,6 +32,31 @@ def a_new_thread_is_held_for_others(w: World) -> None:
     other = w.open()
     w.claim()
     refused(ConflictError, lambda: w.claim(store=other), "claim of a new thread by another store", code="conflict")
+
+
+def the_first_commit_decides_between_two_claims(w: World) -> None:
+    """Of two stores that claim a thread at the same time, one can commit: a claim is stored by its first commit."""
+    other = w.open()
+    w.thread()
+    _race(w, w.store, other, 1)
+
+
+def the_first_commit_decides_who_makes_a_thread(w: World) -> None:
+    """The same for a thread that does not exist yet."""
+    _race(w, w.store, w.open(), 0)
+
+
+def _race(w: World, store: Store, other: Store, seq: int) -> None:
+    """Claim the thread, which is at *seq*, in two stores, and let both commit."""
+    claim = store.claim("t", create=True, lease_s=LONG_S, at=AT)
+    with suppress(ConflictError):  # a store may store a claim at once
+        late = other.claim("t", create=True, lease_s=LONG_S, at=AT)
+        store.commit(claim, Commit(seq, AT, [entry(seq + 1, b"first")]))
+        refused(ConflictError, lambda: other.commit(late, Commit(seq, AT, [entry(seq + 1, b"late")])), "late commit")
+        other.release(late)
+        seq += 1
+    store.commit(claim, Commit(seq, AT, [entry(seq + 1)]))
+    same((other.head("t").owned, b"late" in w.bodies()), (True, False), "whether the first owner has the thread")
 
 
 def a_released_thread_is_free_for_others(w: World) -> None:

@@ -68,12 +68,12 @@ class CrashStore(StoreWrapper):
 
     def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
         """Claim the thread, unless the process dies."""
-        if self._tear == len(self.writes) + 1:
-            lease_s = _SHORT_LEASE_S
-        claim: Claim = self._write(
-            "claim", lambda: self.store.claim(thread, create=create, lease_s=lease_s, at=at), self._claims.append
-        )
-        return claim
+        with self._lock:
+            if self.died:
+                raise CrashError(self.died)
+            claim = self.store.claim(thread, create=create, lease_s=lease_s, at=at)
+            self._claims.append(claim)  # its first commit stores it
+            return claim
 
     def renew(self, claims: Iterable[Claim]) -> None:
         """Renew *claims* if the process is alive."""

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from graphrt.errors import GraphrtError
 from graphrt.events import RunHandedOver
+from graphrt.stores.protocol import Commit
 from graphrt.testing.conformance._world import holds, same
 from graphrt.testing.flaky_store import Fault, FlakyStore
 from graphrt.testing.host_conformance._world import HostWorld
@@ -18,7 +19,8 @@ def a_thread_whose_owner_died_is_taken_over(world: HostWorld) -> None:
     thread = runtime.start({})
     store = world.store()
     # Longer than a host takes to look: it is to find a living owner first.
-    store.claim(thread, create=False, lease_s=max(0.3, 1.5 * world.look_s), at=time.time())
+    claim = store.claim(thread, create=False, lease_s=max(0.3, 1.5 * world.look_s), at=time.time())
+    store.commit(claim, Commit(claim.head.seq, claim.head.updated_at))  # stores the claim
     world.host(world.loop())
     world.ends(runtime, thread, "a thread whose lease ran out")
     world.once_each(thread, 3, "a thread whose lease ran out")

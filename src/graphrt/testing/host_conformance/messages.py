@@ -9,6 +9,7 @@ from typing import Any
 
 from graphrt.errors import InputError
 from graphrt.runtime import Runtime
+from graphrt.stores.protocol import Commit
 from graphrt.testing.conformance._world import BrokenClauseError, same
 from graphrt.testing.host_conformance._world import Counting, HostWorld
 from graphrt.workers import Worker
@@ -79,6 +80,7 @@ def a_thread_of_a_living_owner_is_left(world: HostWorld) -> None:
     runtime, store = world.runtime(world.loop()), world.store()
     thread = runtime.start({})
     claim = store.claim(thread, create=False, lease_s=600.0, at=time.time())
+    store.commit(claim, Commit(claim.head.seq, claim.head.updated_at))  # stores the claim
     with world.unchanged(partial(_traces, world, runtime, thread), "a thread of another owner was driven"):
         world.host(world.loop()).drive(thread)
     store.release(claim)
