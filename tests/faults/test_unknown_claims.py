@@ -12,7 +12,7 @@ from tests.stores.support import Plan
 
 from graphrt import ConflictError, StoreError
 from graphrt.stores import SqliteStore
-from graphrt.stores.postgres import PostgresStore, _claims
+from graphrt.stores.postgres import PostgresStore, _commit
 from graphrt.stores.protocol import Commit, Record
 
 AT = 1_700_000_000.0
@@ -100,10 +100,10 @@ def test_a_claim_is_never_given_twice_to_worker_threads_of_one_store(store):
 def test_a_claim_that_nobody_was_given_is_given_to_who_asks_again(request, monkeypatch):
     import psycopg
 
-    run = _claims.Taking.run
+    take = _commit.Writing._take_first
 
-    def cut(taking, connection):
-        run(taking, connection)
+    def cut(writing, connection, parts):
+        take(writing, connection, parts)
         connection.close()
         raise psycopg.OperationalError("the connection was cut")
 
@@ -111,12 +111,15 @@ def test_a_claim_that_nobody_was_given_is_given_to_who_asks_again(request, monke
         with PostgresStore(url) as store:
             store.release(started(store))
             with monkeypatch.context() as patch:
-                patch.setattr(_claims.Taking, "run", cut)
+                patch.setattr(_commit.Writing, "_take_first", cut)
+                patch.setattr(_commit.Writing, "landed", lambda writing, connection: False)
+                claim = store.claim("t", create=False, lease_s=LONG_S, at=AT)
                 with pytest.raises(StoreError):
-                    store.claim("t", create=False, lease_s=LONG_S, at=AT)
+                    store.commit(claim, Commit(1, AT, [Record(2, 1, b"2")]))
+            store.release(claim)
 
             claim = store.claim("t", create=False, lease_s=LONG_S, at=AT)
-            store.commit(claim, Commit(1, AT, [Record(2, 1, b"2")]))
-            assert [record.seq for record in store.records("t")] == [1, 2]
+            store.commit(claim, Commit(2, AT, [Record(3, 1, b"3")]))
+            assert [record.seq for record in store.records("t")] == [1, 2, 3]
             with pytest.raises(ConflictError):
                 store.claim("t", create=False, lease_s=LONG_S, at=AT)

@@ -156,8 +156,9 @@ def test_a_session_that_only_reads_is_read_only_and_still_reads(url, store):
 
     with PostgresStore(postgres_server.with_options(url, options="-c default_transaction_read_only=on")) as reader:
         assert [head.thread for head in reader.query(ThreadFilter())] == ["t"]
+        claim = reader.claim("t", create=False, lease_s=5.0, at=AT)
         with pytest.raises(StoreError) as caught:
-            reader.claim("t", create=False, lease_s=5.0, at=AT)
+            reader.commit(claim, Commit(1, AT, [entry(2)]))
 
     assert caught.value.code == "store-read-only"
 

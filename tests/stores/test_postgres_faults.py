@@ -147,27 +147,20 @@ def test_a_commit_that_is_cut_again_and_again_is_unknown_and_can_be_repeated(sto
     assert seqs(store) == [1, 2]
 
 
-def test_a_claim_whose_connection_is_cut_is_taken_once(store, monkeypatch):
-    import psycopg
-
-    from graphrt.stores.postgres import _claims
-
-    run = _claims.Taking.run
-    cuts = [1]
-
-    def cut(taking, connection):
-        claim = run(taking, connection)
-        if cuts:
-            cuts.pop()
-            connection.close()
-            raise psycopg.OperationalError("the connection was cut")
-        return claim
-
-    monkeypatch.setattr(_claims.Taking, "run", cut)
+@pytest.mark.parametrize("landed", [False, True])
+@pytest.mark.parametrize("new", [False, True])
+def test_a_first_commit_whose_connection_is_cut_stores_the_claim_once(store, monkeypatch, new, landed):
+    if not new:
+        store.release(started(store))
     claim = store.claim("t", create=True, lease_s=LONG_S, at=AT)
+    seq = claim.head.seq
+    Cut(monkeypatch, landed=landed)
 
-    assert claim.epoch == 1
-    store.commit(claim, COMMITS[0]._replace(expected=0, records=[entry(1)]))
+    store.commit(claim, Commit(seq, AT, [entry(seq + 1)]))
+
+    assert store.head("t").epoch == claim.epoch
+    store.commit(claim, Commit(seq + 1, AT, [entry(seq + 2)]))
+    assert seqs(store)[-2:] == [seq + 1, seq + 2]
 
 
 def test_idle_connections_that_died_are_not_used(url, store):

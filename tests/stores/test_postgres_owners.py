@@ -113,26 +113,6 @@ def test_an_owner_that_stands_still_loses_the_thread_when_its_lease_runs_out(own
     assert seqs(store) == [1, 2]
 
 
-def test_a_process_that_hangs_inside_a_transaction_stops_no_other(url, store, monkeypatch):
-    """Its session ends, and its row locks with it; when it goes on, it repeats the call in another session."""
-    claim, hung, look = started(store), [], _claims.Taking._look
-    monkeypatch.setattr(_connection, "_IDLE_S", 0.3)
-
-    def hangs(taking, connection, no):
-        if not hung:
-            hung.append(no)
-            store.commit(claim, Commit(1, AT, [entry(2)]))
-        return look(taking, connection, no)
-
-    monkeypatch.setattr(_claims.Taking, "_look", hangs)
-    with PostgresStore(url) as other, pytest.raises(ConflictError) as caught:
-        other.claim("t", create=False, lease_s=LONG_S, at=AT)
-
-    assert hung
-    assert caught.value.code == "conflict"
-    assert seqs(store) == [1, 2]
-
-
 def test_an_owner_whose_own_backend_was_ended_says_so_before_others_may_take_its_threads(url, store):
     claim = started(store)
     before = sql(url, "SELECT backend_pid, backend_start FROM {s}.thread")
@@ -150,17 +130,18 @@ def test_an_owner_whose_own_backend_was_ended_says_so_before_others_may_take_its
 def test_a_claim_that_is_made_while_the_own_backend_is_replaced_is_told_too(url, store, monkeypatch):
     """A commit of another thread of this process opens the new connection, after the claim has read the old number."""
     claim = started(store, "c")
-    ask, replaced = _claims.Taking._ask, []
+    identity, replaced = _claims.Owner.identity, []
 
-    def replace(taking, connection, text, **values):
+    def replace(owner):
+        named = identity(owner)
         if not replaced:
             replaced.append(True)
             [(pid,)] = sql(url, "SELECT backend_pid FROM {s}.thread")
             postgres_server.run(url, "SELECT pg_terminate_backend(%s, 5000)", pid)
             store.commit(claim, Commit(1, AT, [entry(2)]))
-        return ask(taking, connection, text, **values)
+        return named
 
-    monkeypatch.setattr(_claims.Taking, "_ask", replace)
+    monkeypatch.setattr(_claims.Owner, "identity", replace)
     late = started(store, "late")
     store.renew([claim])
 
@@ -176,11 +157,11 @@ def test_an_owner_that_was_taken_for_dead_is_refused(url, store):
     postgres_server.run(url, "SELECT pg_terminate_backend(%s, 5000)", pid)
     with PostgresStore(url) as other:
         taken = other.claim("t", create=False, lease_s=LONG_S, at=AT)
+        other.commit(taken, Commit(1, AT, [entry(2)]))
 
         with pytest.raises(ConflictError) as caught:
-            store.commit(claim, Commit(1, AT, [entry(2)]))
+            store.commit(claim, Commit(2, AT, [entry(3)]))
 
-        other.commit(taken, Commit(1, AT, [entry(2)]))
     assert caught.value.code == "lost-lease"
 
 

@@ -19,7 +19,7 @@ import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from graphrt._forks import OwnLock
 from graphrt.errors import StoreError
@@ -42,13 +42,20 @@ _LOOK_S: Final = 0.05
 class PostgresClaim(Claim):
     """A claim, with the data that the store needs for commits under it."""
 
-    __slots__ = ("fence", "no", "owner", "unsure")
+    __slots__ = ("fence", "is_stored", "no", "owner", "tokens", "unsure", "until")
 
     def __init__(self, head: Head, lease_s: float, no: int, owner: Owner, former: Former) -> None:
         super().__init__(head, lease_s, former)
         self.owner: Final = owner
-        self.no: Final = no
-        """The thread's number. Its id may later belong to another thread, its number never."""
+        self.no = no
+        """The thread's number; 0 for a new thread until it is stored. Its id may later belong to another thread, its
+        number never."""
+        self.is_stored = False
+        """Whether a commit has stored the claim. Until then it is reserved in this store object, up to `until`."""
+        self.tokens: set[int] = set()
+        """Tokens of commits that were to store the claim."""
+        self.until = 0.0
+        """End of the reservation, by the monotonic clock of this process."""
         self.fence: int = 0
         """Number that a commit must find in the thread's row. It is raised when the outcome of a commit is unknown, so
         that a statement that is still under way can no longer take effect."""
@@ -73,7 +80,7 @@ class Owner:
         self.claims: dict[int, PostgresClaim] = {}
         """Claims that callers got and have not released, by the number of their thread."""
         self.doubtful: dict[str, set[int]] = {}
-        """Tokens of `claim` calls that failed although their claim may be stored, by thread id."""
+        """Tokens of first commits that failed although they may be stored, with their claim, by thread id."""
         self.text = ""
         """Process and host, for error messages of other processes."""
 
@@ -143,111 +150,70 @@ class Owner:
             self._connection = None
 
 
-class Taking:
-    """One call of `claim`. It can be repeated after a lost connection, and then finds the claim that it took before.
+class Reserving:
+    """One call of `claim`, which reads only: the first commit under the claim stores it.
 
     Args:
         link: Names the schema in statements.
         owner: The owner of the new claim.
         thread: The thread's id.
-        token: A new random number, which marks the change of the thread's row as made by this call.
-        create: Create the thread if it does not exist.
+        create: Whether the thread may be new.
         lease_s: Seconds of the lease.
         at: Creation time of a new thread, in seconds since the epoch.
     """
 
-    def __init__(
-        self, link: Link, owner: Owner, thread: str, token: int, *, create: bool, lease_s: float, at: float
-    ) -> None:
+    def __init__(self, link: Link, owner: Owner, thread: str, *, create: bool, lease_s: float, at: float) -> None:
         self._link = link
         self._owner = owner
         self._thread = thread
         self._create = create
-        tenant = tenant_of(thread)
-        # The statement that creates the thread; a tenant, which is part of the id, gets a row of labels too.
-        self._new = _statements.CLAIM_NEW if tenant is None else _statements.CLAIM_NEW_OF_TENANT
-        self._values: dict[str, Any] = {
-            "tenant": tenant,
-            "id": thread,
-            "token": token,
-            "lease_s": lease_s,
-            "at": at,
-            "epoch": 1,  # of the first claim on a new thread
-        }
-        self.ours: Final = {token, *owner.doubtful.pop(thread, ())}
-        """Tokens of claims that count as made by this call: its own, and those of calls whose outcome is unknown. The
-        latter are removed from the owner, so that no two calls return the same claim."""
+        self._lease_s = lease_s
+        self._at = at
 
     def run(self, connection: Connection) -> PostgresClaim | None:
-        """Claim the thread. Returns None if it does not exist and is not to be created.
+        """Return a claim on the thread. Returns None if it does not exist and is not to be created.
 
         Raises:
             ConflictError: A living owner holds it.
         """
-        pid, start = self._owner.identity()
-        self._values |= {"pid": pid, "start": start, "holder": self._owner.text}
         give_up = time.monotonic() + _LINGER_S
+        ours = self._owner.doubtful.get(self._thread, set[int]())
         while True:
-            # The usual case is one statement: the thread was released, or is new. Otherwise lock its row, and check who
-            # holds it.
-            row = self._ask(connection, _statements.CLAIM)
-            if row is None and self._create:
-                row = self._ask(connection, self._new)
-            if row is not None:
-                return self._claim(row)
-            with connection.transaction():
-                found = connection.execute(self._link.named(_statements.LOCK), [self._thread]).fetchone()  # its number
-                row, holder = self._look(connection, found[0]) if found else (None, "")
-            if row is not None:
-                return self._claim(row)
-            if not holder:
-                if not self._create:
-                    return None
-                continue  # the thread was deleted a moment ago
+            row = connection.execute(self._link.named(_statements.LOOK), [self._thread], binary=True).fetchone()
+            if row is None:
+                return self._new(1)
+            no, *stands, first, title, tags, rank, former, token, owned, holder, since, left_s = row
+            seq, epoch = stands[:2]
+            if not owned or token in ours:
+                if not seq:  # its owner died before the first entry: the thread counts as never created
+                    self._forget(connection, no)
+                    return self._new(epoch + 1)  # epochs of its id go on counting
+                stands[1] = epoch + 1
+                head = _statements.to_head(self._thread, (*stands, True, first, title, tags, rank))
+                return PostgresClaim(head, self._lease_s, no, self._owner, former)
             # The server needs a moment to end the backend of a process that has just died.
             if time.monotonic() > give_up:
-                raise _refusals.held(self._thread, holder)
+                raise _refusals.held(self._thread, told(holder, since, left_s))
             time.sleep(_LOOK_S)
 
-    def _look(self, connection: Connection, no: int) -> tuple[tuple[Any, ...] | None, str]:
-        """Take the thread with the number *no*, whose row is locked, if its claim is void.
+    def _new(self, epoch: int) -> PostgresClaim | None:
+        """Return a claim on a thread that does not exist yet, if it may be created."""
+        if not self._create:
+            return None
+        head = Head(self._thread, 0, epoch, "new", "", self._at, self._at, owned=True, tenant=tenant_of(self._thread))
+        return PostgresClaim(head, self._lease_s, 0, self._owner, "released")
 
-        Returns:
-            The row of the new claim and an empty text, or None and who holds the thread. None and an empty text if the
-            thread does not exist any more, because its owner died before the first entry.
-        """
-        # The server caches its list of backends for the duration of a transaction: read it anew after the lock.
-        connection.execute(_statements.LOOK_AGAIN.encode())  # names no table, so it needs no `Link.named`
-        row = connection.execute(self._link.named(_statements.SEE), [no]).fetchone()
-        assert row is not None  # noqa: S101 - its row is locked
-        seq, epoch, token, owned, holder, since, left_s = Seen._make(row)
-        if token in self.ours:  # claimed by this call, before its connection was lost
-            return connection.execute(self._link.named(_statements.CLAIMED), [no], binary=True).fetchone(), ""
-        if owned:
-            return None, told(holder, since, left_s)
-        if seq:
-            return self._ask(connection, _statements.CLAIM_LOCKED, no=no), ""
-        # The owner died before the first entry: the thread counts as never created. Epochs of its id go on counting.
-        connection.execute(self._link.named(_statements.FORGET), {"no": no})
-        return (self._ask(connection, self._new, epoch=epoch + 1) if self._create else None), ""
-
-    def _ask(self, connection: Connection, text: str, **values: Any) -> tuple[Any, ...] | None:
-        """Run the statement *text* with the values of this call and further *values*; return its row, if any."""
-        return connection.execute(self._link.named(text), {**self._values, **values}, binary=True).fetchone()
-
-    def _claim(self, row: tuple[Any, ...]) -> PostgresClaim:
-        """Return the claim made of *row*, which a statement that claims has returned, and add it to the owner's.
-
-        The store removes it from these when it is released.
-
-        The row has the thread's number, then the columns of its head from `seq` to `updated_at`, then `first`, title,
-        tags, rank and how the owner before lost the thread.
-        """
-        no, *stands, first, title, tags, rank, former = row
-        head = _statements.to_head(self._thread, (*stands, True, first, title, tags, rank))  # True: it is owned
-        claim = PostgresClaim(head, self._values["lease_s"], no, self._owner, former)
-        self._owner.add(claim, (self._values["pid"], self._values["start"]))
-        return claim
+    def _forget(self, connection: Connection, no: int) -> None:
+        """Delete the thread with the number *no* if it has no entries and no living owner."""
+        with connection.transaction():
+            connection.execute(self._link.named(_statements.LOCK), [self._thread])
+            # The server caches its list of backends for the duration of a transaction: read it anew after the lock.
+            connection.execute(_statements.LOOK_AGAIN.encode())  # names no table, so it needs no `Link.named`
+            row = connection.execute(self._link.named(_statements.SEE), [no]).fetchone()
+            if row is not None:
+                seen = Seen._make(row)
+                if not seen.seq and (not seen.lives or seen.token in self._owner.doubtful.get(self._thread, ())):
+                    connection.execute(self._link.named(_statements.FORGET), {"no": no})
 
 
 def free(link: Link, connection: Connection, claim: PostgresClaim) -> None:

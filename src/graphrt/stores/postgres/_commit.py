@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from graphrt.errors import ConflictError
 from graphrt.stores import _refusals
+from graphrt.stores.ids import tenant_of
 from graphrt.stores.postgres import _statements
 from graphrt.stores.postgres._claims import PostgresClaim, free
 from graphrt.stores.postgres._connection import Link
@@ -55,6 +57,10 @@ class Writing:
         # The parts of a thread that is deleted are not written, but its messages to others are.
         kept = Commit(commit.expected, commit.at, posts=commit.posts) if self._empties else commit
         self._parts: Final = _statements.commit_parts(kept, claim.thread)
+        tenant = tenant_of(claim.thread)
+        if tenant is not None and commit.labels is None and not (claim.is_stored or claim.head.seq):
+            # A new thread. Labels would have the tenant too.
+            self._parts.insert(0, _statements.Part("tenant", [tenant], 0))
 
     def run(self, connection: Connection, again: bool) -> None:  # noqa: FBT001 - Calls.call says so
         """Write the whole commit or nothing.
@@ -107,6 +113,8 @@ class Writing:
         The conditions are those of a valid claim: its epoch, a lease that runs, the expected last entry, the fence.
         """
         claim = self.claim
+        if not claim.is_stored:
+            return self._take_first(connection, parts)
         changes, values = self._changes
         shape = (*changes, *(part.name for part in parts))
         text = _texts.get(shape)
@@ -122,8 +130,63 @@ class Writing:
         prepare = None if self._link.pooled else True
         return connection.execute(self._link.named(text), values, prepare=prepare).rowcount == 1
 
+    def _take_first(self, connection: Connection, parts: list[_statements.Part]) -> bool:
+        """Do as `_take`, and store the claim, in one statement.
+
+        The epoch decides: another claim on the thread would have raised it.
+        """
+        claim, owner, head, commit = self.claim, self.claim.owner, self.claim.head, self._commit
+        new = not head.seq
+        pid, start = owner.identity()
+        changes, values = self._changes
+        shape = ("new" if new else "free", *changes, *(part.name for part in parts))
+        text = _texts.get(shape)
+        if text is None:
+            text = _texts[shape] = _statements.first_text(shape[1:], new=new)
+        claim.tokens.add(self._token)
+        self._named = (pid, start)
+        if new:
+            first = [claim.thread, self._seq, commit.at, self._token, head.created_at, claim.epoch, owner.text]
+            values = [*first, pid, start, *values]
+            if commit.expected:
+                return False
+        else:
+            ours = list({*owner.doubtful.get(claim.thread, ()), *claim.tokens})
+            values = [self._seq, commit.at, self._token, *values, owner.text, pid, start]
+            values += [claim.no, claim.epoch - 1, commit.expected, ours]
+        for part in parts:
+            values += part.values
+        prepare = None if self._link.pooled else True
+        row = connection.execute(self._link.named(text), values, prepare=prepare).fetchone()
+        if row is not None:
+            claim.no = row[0]
+        return row is not None or self._landed_first(connection)  # an earlier attempt may have arrived late
+
+    def stored(self) -> None:
+        """Note that the commit is stored, and with it the claim. Called once it is."""
+        claim = self.claim
+        if not claim.is_stored:
+            claim.is_stored = True
+            claim.owner.doubtful.pop(claim.thread, None)
+            claim.owner.add(claim, self._named)
+
+    def _landed_first(self, connection: Connection) -> bool:
+        """Return whether this commit, which was to store the claim, is stored."""
+        last = self._commit.records[-1] if self._commit.records else None
+        values = [-1 if last is None else last.seq, self.claim.thread]
+        row = connection.execute(self._link.named(_statements.FIRST), values, binary=True).fetchone()
+        if row is None:
+            return self._empties and bool(self.claim.no)
+        no, token, epoch, _, _, body = row
+        if token != self._token and (last is None or body != last.body or epoch != self.claim.epoch):
+            return False
+        self.claim.no = no
+        return True
+
     def landed(self, connection: Connection) -> bool:
         """Return whether the commit is stored, after shutting out a statement that may still be under way."""
+        if not self.claim.is_stored:
+            return self._landed_first(connection)
         last = self._commit.records[-1] if self._commit.records else None
         values = [self.claim.no, self.claim.epoch, -1 if last is None else last.seq]  # no record has the number -1
         row = connection.execute(self._link.named(_statements.FENCE), values, binary=True).fetchone()
@@ -145,6 +208,8 @@ class Writing:
             ConflictError: The claim is void, or the last entry is not the expected one.
         """
         claim = self.claim
+        if not claim.is_stored:
+            raise self._refused_first(connection)
         row = connection.execute(self._link.named(_statements.STANDS), [claim.no], binary=True).fetchone()
         if row is None:
             raise _refusals.lost(claim.thread, claim.epoch, "there is no such thread now")
@@ -157,3 +222,16 @@ class Writing:
         if seq != self._commit.expected:
             raise _refusals.moved(claim.thread, self._commit.expected, seq)
         claim.fence = fence
+
+    def _refused_first(self, connection: Connection) -> ConflictError:
+        """Return why the claim was not stored: another owner was faster, the thread is gone, or at another entry."""
+        claim, expected = self.claim, self._commit.expected
+        row = connection.execute(self._link.named(_statements.FIRST), [-1, claim.thread], binary=True).fetchone()
+        if row is None or (claim.head.seq and row[0] != claim.no):
+            if not claim.head.seq:
+                return _refusals.moved(claim.thread, expected, 0)
+            return _refusals.held(claim.thread, "it was deleted meanwhile")
+        _, _, epoch, seq, holder, _ = row
+        if epoch >= claim.epoch or not claim.head.seq:
+            return _refusals.held(claim.thread, f"its newest claim is number {epoch}, of {holder}")
+        return _refusals.moved(claim.thread, expected, seq)

@@ -57,35 +57,16 @@ _IN_DOUBT: Final = (
     f"(lease_until > 'epoch' AND (right(holder, {len(_AFTER_EXPIRY)}) = '{_AFTER_EXPIRY}' OR NOT {_GONE}))"
 )
 """Condition: the thread was not released, and an owner that lost it may still be at work."""
-_HOLD: Final = (
-    f" holder = %(holder)s || CASE WHEN {_IN_DOUBT} THEN '{_AFTER_EXPIRY}' ELSE '' END,"
-    " token = %(token)s, fence = 0, backend_pid = %(pid)s, backend_start = %(start)s,"
-    " held_since = clock_timestamp(), lease_until = clock_timestamp() + %(lease_s)s * interval '1 second'"
-)
 _LABELS: Final = ", ".join(f"(SELECT {one} FROM {{s}}.label WHERE label.no = thread.no)" for one in ("title", "tags"))
-_CLAIM: Final = f"no, seq, epoch, status, graph, created_at, updated_at, first, {_LABELS}, rank"
-# RETURNING shows the row as it is now, and a SELECT inside it the row as it was.
 _FORMER: Final = (
-    f"CASE WHEN right(holder, {len(_AFTER_EXPIRY)}) = '{_AFTER_EXPIRY}' THEN 'lease-expired'"
-    " WHEN (SELECT o.lease_until > 'epoch' FROM {s}.thread o WHERE o.no = thread.no) THEN 'dead' ELSE 'released' END"
+    f"CASE WHEN {_IN_DOUBT} THEN 'lease-expired' WHEN lease_until > 'epoch' THEN 'dead' ELSE 'released' END"
 )
-_CLAIMED: Final = f" RETURNING {_CLAIM}, {_FORMER}"
-CLAIM: Final = (
-    f"UPDATE {{s}}.thread SET epoch = epoch + 1,{_HOLD}"
-    f" WHERE id = %(id)s AND seq > 0 AND lease_until <= clock_timestamp(){_CLAIMED}"
+LOOK: Final = (
+    f"SELECT no, seq, epoch, status, graph, created_at, updated_at, first, {_LABELS}, rank, {_FORMER}, token, {LIVES},"
+    " holder, extract(epoch FROM held_since)::float8, extract(epoch FROM lease_until - clock_timestamp())::float8"
+    " FROM {s}.thread WHERE id = %s"
 )
-CLAIM_NEW: Final = (
-    "INSERT INTO {s}.thread (id, seq, first, epoch, token, generation, fence, created_at, updated_at, status, graph,"
-    " holder, backend_pid, backend_start, held_since, lease_until) VALUES (%(id)s, 0, 1, %(epoch)s, %(token)s, 0, 0,"
-    " %(at)s, %(at)s, 'new', '', %(holder)s, %(pid)s, %(start)s, clock_timestamp(),"
-    f" clock_timestamp() + %(lease_s)s * interval '1 second') ON CONFLICT (id) DO NOTHING{_CLAIMED}"
-)
-CLAIM_NEW_OF_TENANT: Final = (
-    f"WITH made AS ({CLAIM_NEW}), labelled AS (INSERT INTO {{s}}.label (no, tenant, tags)"
-    " SELECT no, %(tenant)s, '{}' FROM made) SELECT * FROM made"
-)
-# CLAIM takes a thread that is free, CLAIM_NEW creates one, CLAIM_LOCKED takes one whose row was locked and checked.
-CLAIM_LOCKED: Final = f"UPDATE {{s}}.thread SET epoch = epoch + 1,{_HOLD} WHERE no = %(no)s{_CLAIMED}"
+"""The row of a thread as `claim` reads it: its head, how its last owner lost it, and who holds it."""
 LOCK: Final = "SELECT no FROM {s}.thread WHERE id = %s FOR UPDATE"
 LOCK_MANY: Final = "SELECT id FROM {s}.thread WHERE id = ANY(%s) ORDER BY no FOR UPDATE"
 FREE_OF: Final = (
@@ -113,8 +94,6 @@ STRAYS: Final = " UNION ALL ".join(
 BLOB_NAMES: Final = "SELECT b.name FROM {s}.blob b JOIN {s}.thread USING (no) WHERE thread.id = %s"
 # The list of backends is cached from the first look in a transaction on, also while it then waits for a lock.
 LOOK_AGAIN: Final = "SELECT pg_stat_clear_snapshot()"
-# The connection was lost after the claim: how the owner before lost the thread is not known any more.
-CLAIMED: Final = f"SELECT {_CLAIM}, 'lease-expired' FROM {{s}}.thread WHERE no = %s"
 LOCK_CLAIM: Final = (
     "SELECT seq, first, holder FROM {s}.thread"
     " WHERE no = %s AND epoch = %s AND lease_until > clock_timestamp() FOR UPDATE"
@@ -128,6 +107,7 @@ REHOUSE: Final = (
     "UPDATE {s}.thread SET backend_pid = %s, backend_start = %s FROM unnest(%s::bigint[], %s::bigint[]) AS v (no, epoch)"
     " WHERE thread.no = v.no AND thread.epoch = v.epoch AND thread.lease_until > clock_timestamp()"
 )
+RELEASE_DOUBTFUL: Final = "UPDATE {s}.thread SET lease_until = 'epoch' WHERE id = %s AND token = ANY(%s)"
 RELEASE: Final = "UPDATE {s}.thread SET lease_until = 'epoch' WHERE no = %s AND epoch = %s AND seq > 0"
 LOCK_EMPTY: Final = "SELECT no FROM {s}.thread WHERE no = %s AND epoch = %s AND seq = 0 FOR UPDATE"
 # FORGET deletes a thread with all its rows, FENCE shuts out a statement of a lost connection (see `_commit`).
@@ -149,6 +129,25 @@ _TAKE: Final = (
     " WHERE no = %s AND epoch = %s AND seq = %s AND fence = %s AND lease_until > clock_timestamp()"
     " RETURNING no, generation"
 )
+# The first commit under a claim stores the claim too: of a thread that is there, or of a new one.
+_TAKE_FREE: Final = (
+    "UPDATE {s}.thread SET seq = %s, updated_at = %s, token = %s, CHANGES, epoch = epoch + 1, fence = 0,"
+    f" holder = %s || CASE WHEN {_IN_DOUBT} THEN '{_AFTER_EXPIRY}' ELSE '' END,"
+    " backend_pid = %s, backend_start = %s, held_since = clock_timestamp()"
+    f" WHERE no = %s AND epoch = %s AND seq = %s AND (NOT {LIVES} OR token = ANY (%s::bigint[]))"
+    " RETURNING no, generation"
+)
+_MAKE: Final = (
+    "INSERT INTO {s}.thread (id, seq, updated_at, token, created_at, epoch, holder, backend_pid, backend_start,"
+    " first, generation, fence, held_since, COLUMNS) VALUES"
+    " (%s, %s, %s, %s, %s, %s, %s, %s, %s, 1, 0, 0, clock_timestamp(), VALUES_OF)"
+    " ON CONFLICT (id) DO NOTHING RETURNING no, generation"
+)
+FIRST: Final = (
+    "SELECT no, token, epoch, seq, holder, (SELECT body FROM {s}.record r WHERE r.no = thread.no AND r.seq = %s)"
+    " FROM {s}.thread WHERE id = %s"
+)
+"""What a first commit that met a lost connection, or another owner, finds at its thread."""
 _CHANGES: Final = {
     "unstage": "generation = generation + 1",
     "status": "status = %s",
@@ -180,6 +179,7 @@ _PARTS: Final = {
         " ON CONFLICT (no, name) DO NOTHING"
     ),
     "meta": "INSERT INTO {s}.meta SELECT no, %s FROM it ON CONFLICT (no) DO UPDATE SET body = excluded.body",
+    "tenant": "INSERT INTO {s}.label (no, tenant, tags) SELECT no, %s, '{}' FROM it",
     **LABEL_PARTS,
     **MAIL_PARTS,
 }
@@ -211,6 +211,19 @@ def commit_text(parts: Iterable[str]) -> str:
     return _text(_TAKE.replace("CHANGES", changes), parts)
 
 
+def first_text(parts: Iterable[str], *, new: bool) -> str:
+    """Return the statement that stores a claim and writes *parts*, as `commit_text`; *new* also makes the thread."""
+    parts = list(parts)
+    changes = [_CHANGES[part] for part in parts if part in _CHANGES]
+    if not new:
+        return _text(_TAKE_FREE.replace("CHANGES", ", ".join(changes)), parts)
+    # A new thread has nothing staged. Each other change is "column = value".
+    pairs = [change.split(" = ", 1) for change in changes if not change.startswith("generation")]
+    pairs += [[column, value] for column, value in (("status", "'new'"), ("graph", "''")) if column not in dict(pairs)]
+    made = _MAKE.replace("COLUMNS", ", ".join(column for column, _ in pairs))
+    return _text(made.replace("VALUES_OF", ", ".join(value for _, value in pairs)), parts)
+
+
 def next_text(part: str) -> str:
     """Return a further statement for *part*, in a transaction in which the thread's row is locked already."""
     return _text(_TAKEN, [part])
@@ -222,7 +235,7 @@ def _text(take: str, parts: Iterable[str]) -> str:
     # runs although no statement reads it. `unstage` is in `_CHANGES` and in `_PARTS`; other changes are not parts.
     steps = [f"it AS ({take})"]
     steps += [f"p{n} AS ({_PARTS[part]})" for n, part in enumerate(parts) if part in _PARTS]
-    return f"WITH {', '.join(steps)} SELECT 1 FROM it"
+    return f"WITH {', '.join(steps)} SELECT no FROM it"
 
 
 def commit_changes(commit: Commit, lease_s: float, *, release: bool) -> tuple[list[str], list[Any]]:

@@ -11,11 +11,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Final, final
 
-from graphrt.errors import ConflictError, StoreError
+from graphrt._forks import OwnLock
+from graphrt.errors import StoreError
 from graphrt.stores import _refusals
 from graphrt.stores._verifying import listed
 from graphrt.stores.ids import check_id
@@ -81,6 +83,10 @@ class PostgresStore(Scheduling, LiveItems, Querying):
             busy_timeout_s=numbers["busy_timeout_s"],
         )
         self._owner: Final = _claims.Owner(self._link)
+        self._reserved: Final[dict[str, PostgresClaim]] = {}
+        """Claims that are not stored yet, by thread id."""
+        self._reserving: Final = OwnLock(self._link.home)
+        """Held for a look into `_reserved` and the entry that follows, so that two callers do not reserve a thread."""
         self._calls = Calls(self._link)
 
     def __repr__(self) -> str:
@@ -89,22 +95,27 @@ class PostgresStore(Scheduling, LiveItems, Querying):
     def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
         """Claim the thread for writing, without waiting for another owner. See `Store.claim`."""
         check_id(thread)
-        token = self._calls.token()
-        taking = _claims.Taking(self._link, self._owner, thread, token, create=create, lease_s=lease_s, at=at)
-        try:
-            claim = self._calls.call(lambda connection, _: taking.run(connection), f"claim thread {thread!r}")
-        except ConflictError:  # a StoreError too; the claim was refused, so it is not stored
-            raise
-        except StoreError:  # the claim may be stored: the next call for this thread takes it over
-            self._owner.doubtful.setdefault(thread, set()).update(taking.ours)
-            raise
+        reserving = _claims.Reserving(self._link, self._owner, thread, create=create, lease_s=lease_s, at=at)
+        claim = self._calls.call(lambda connection, _: reserving.run(connection), f"claim thread {thread!r}")
         if claim is None:
             raise _refusals.unknown_thread(thread)
+        with self._reserving:
+            other = self._reserved.get(thread)
+            if other is not None and other.until > time.monotonic():
+                raise _refusals.held(
+                    thread, f"claim number {other.epoch}, of this process, which has written nothing yet"
+                )
+            claim.until = time.monotonic() + lease_s
+            self._reserved[thread] = claim
         return claim
 
     def renew(self, claims: Iterable[Claim]) -> None:
         """Restart the leases of *claims*. See `Store.renew`."""
-        given = [claim for claim in claims if isinstance(claim, PostgresClaim) and claim.owner is self._owner]
+        given = [
+            claim
+            for claim in claims
+            if isinstance(claim, PostgresClaim) and claim.owner is self._owner and claim.is_stored
+        ]
         if self._link.closed:
             return  # the claims are void
         self._stay_alive()
@@ -118,15 +129,22 @@ class PostgresStore(Scheduling, LiveItems, Querying):
         """Release the thread, and delete it if it has no entries. Do nothing if the claim is void."""
         if not isinstance(claim, PostgresClaim) or claim.owner is not self._owner or self._link.closed:
             return
-        self._calls.call(
-            lambda connection, _: _claims.free(self._link, connection, claim), f"release thread {claim.thread!r}"
-        )
+        if not claim.is_stored:
+            if claim.tokens:  # a commit was tried, and may have stored it
+                values = [claim.thread, list(claim.tokens)]
+                self._calls.ask(f"release thread {claim.thread!r}", _statements.RELEASE_DOUBTFUL, values)
+        elif self._owner.claims.get(claim.no) is claim:  # else it was released before
+            self._calls.call(
+                lambda connection, _: _claims.free(self._link, connection, claim), f"release thread {claim.thread!r}"
+            )
         self._forget(claim)
 
     def _forget(self, claim: PostgresClaim) -> None:
         """Remove a claim that was released from those of the owner."""
         if self._owner.claims.get(claim.no) is claim:
             del self._owner.claims[claim.no]
+        if self._reserved.get(claim.thread) is claim:
+            del self._reserved[claim.thread]
 
     def _stay_alive(self) -> None:
         """After a reconnect, store the new backend's pid with our claims; other processes check it."""
@@ -153,11 +171,29 @@ class PostgresStore(Scheduling, LiveItems, Querying):
         try:
             self._calls.call(writing.run, f"commit to thread {thread!r}", kept=nothing, unknown=unknown)
         except StoreError as error:
-            writing.claim.unsure = error.known == unknown  # whether the next commit must look for this one first
+            self._failed(writing.claim, unsure=error.known == unknown)
             raise
-        writing.claim.unsure = False
+        self._wrote(writing)
         if commit.release:
             self._forget(writing.claim)
+
+    def _failed(self, claim: PostgresClaim, *, unsure: bool) -> None:
+        """Note that a commit failed; *unsure*: its outcome is unknown, and the next one must look for it first."""
+        claim.unsure = unsure
+        if unsure and not claim.is_stored:  # the claim may be stored: the next call for this thread takes it over
+            self._owner.doubtful.setdefault(claim.thread, set()).update(claim.tokens)
+
+    def _wrote(self, writing: Writing) -> None:
+        """Note that a commit is stored, and with the first one the claim."""
+        writing.claim.unsure = False
+        writing.stored()
+        if self._reserved.get(writing.claim.thread) is writing.claim:
+            del self._reserved[writing.claim.thread]
+
+    def _store_claim(self, claim: PostgresClaim) -> None:
+        """Store *claim* by a commit of nothing, unless it is stored, before a call that needs the thread's row."""
+        if not claim.is_stored:
+            self.commit(claim, Commit(claim.head.seq, claim.head.updated_at))
 
     def _own(self, claim: Claim) -> PostgresClaim:
         """Return *claim*; refuse one of another store object, or of the parent in a forked child (`lost-lease`)."""
@@ -287,6 +323,7 @@ class PostgresStore(Scheduling, LiveItems, Querying):
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
         """Delete the entries up to *upto*, which has a snapshot, and all blobs but *keep_blobs*. See `Store.prune`."""
         claim = self._own(claim)
+        self._store_claim(claim)
         thread = claim.thread
         keep = None if keep_blobs is None else [to_bytes(name) for name in keep_blobs]
         values = {"no": claim.no, "upto": upto, "keep": keep}
@@ -319,6 +356,7 @@ class PostgresStore(Scheduling, LiveItems, Querying):
     ) -> None:
         """Replace *records*, delete snapshots after *snapshots_after* and blobs but *keep_blobs*, write *commit*."""
         own, thread = self._own(claim), claim.thread
+        self._store_claim(own)
         writing = Writing(self._link, commit, own, self._calls.token())
         erasing = Erasing(self._calls, own, writing, records, snapshots_after, keep_blobs)
         self._stay_alive()
@@ -328,9 +366,9 @@ class PostgresStore(Scheduling, LiveItems, Querying):
                 erasing.run, f"erase values of thread {thread!r}", kept="Nothing was erased.", unknown=unknown
             )
         except StoreError as error:
-            own.unsure = error.known == unknown
+            self._failed(own, unsure=error.known == unknown)
             raise
-        own.unsure = False
+        self._wrote(writing)
         self.forget_live([thread])
         if commit.release:
             self._forget(own)
