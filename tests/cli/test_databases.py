@@ -12,7 +12,7 @@ from typing import TypedDict
 import pytest
 
 from graphrt import END, START, GraphBuilder, Runtime
-from graphrt.stores import SqliteStore
+from graphrt.stores import Commit, SqliteStore
 
 
 def test_a_file_that_is_not_there_is_not_created(call, folder: Path) -> None:
@@ -88,6 +88,7 @@ def test_a_locked_database_is_told_and_not_waited_for_without_end(call, stored: 
 def test_a_thread_that_another_run_has_is_refused(call, stored: str) -> None:
     with SqliteStore(stored) as store:
         claim = store.claim("paused", create=False, lease_s=60, at=0.0)
+        store.commit(claim, Commit(claim.head.seq, claim.head.updated_at))
         done = call("resume", "flow.py:letters", "paused", "--store", stored, "--answer", '{"do": "send"}')
         store.release(claim)
 

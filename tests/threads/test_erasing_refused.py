@@ -13,7 +13,7 @@ from tests.threads.erasable import OTHER, PERSON, State, files_with, filled, gra
 from graphrt import START, Erased, GraphBuilder, Overwrite, Runtime
 from graphrt.errors import ConflictError, InputError, StoreError
 from graphrt.reducers import append
-from graphrt.stores import MemoryStore, SqliteStore
+from graphrt.stores import Commit, MemoryStore, SqliteStore
 from graphrt.testing import Fault, FlakyStore
 
 LEFT_OUTSIDE = ["outside"]
@@ -51,6 +51,7 @@ def test_thread_that_somebody_drives_is_left_alone(tmp_path: Path) -> None:
     with Runtime(graph(), store=url) as runtime, SqliteStore(tmp_path / "runs.db") as other:
         filled(runtime, fork=False)
         claim = other.claim("t", create=False, lease_s=60.0, at=0.0)
+        other.commit(claim, Commit(claim.head.seq, claim.head.updated_at))
         with pytest.raises(ConflictError):
             runtime.erase(PERSON, threads=["t"])
         assert [one.what for one in runtime.erase(PERSON, dry_run=True).left] == ["running", "outside"]

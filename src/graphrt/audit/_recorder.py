@@ -14,7 +14,9 @@ from graphrt.audit._heads import Anchor, anchored, head_of
 from graphrt.audit._lines import line_of
 from graphrt.audit._mirror import End, Mirror
 from graphrt.audit.offline import Head
+from graphrt.errors import InputError
 from graphrt.errors._codes.audit import LOG_CLOSED, LOG_NOT_WRITTEN, OTHER_LOG
+from graphrt.errors._codes.threads import UNKNOWN_THREAD
 from graphrt.stores.ids import shared_id
 from graphrt.stores.protocol import Commit, Store
 
@@ -169,11 +171,16 @@ class Recorder:
         store, thread = self._store, self._thread
         if mirror.closed:
             raise LOG_CLOSED(path=str(mirror.path), thread=thread)
-        stored = store.load(thread, upto=0)
-        last, first = stored.head.seq, stored.head.first
+        try:
+            stored = store.load(thread, upto=0)
+        except InputError as error:
+            if error.code != UNKNOWN_THREAD.code:
+                raise
+            stored = None  # the first commit is still to come, and makes the thread
+        last, first = (stored.head.seq, stored.head.first) if stored is not None else (0, 1)
         if mirror.end.seq > last or (mirror.end.seq and mirror.end.seq < first - 1):
             raise self._foreign(mirror, f"it ends with entry {mirror.end.seq}, and the thread has {first} to {last}")
-        if not last:
+        if stored is None or not last:
             return
         lines: list[bytes] = []
         if not mirror.end.seq and first > 1:
