@@ -58,13 +58,14 @@ class FaultyStore(StoreWrapper):
     def _error(self, name: str) -> StoreError:
         return StoreError(f"Planted at call {len(self.calls)}, {name}.", code=self.code, fix="Nothing.")
 
-    def call(self, name: str, /, *arguments: Any, **options: Any) -> Any:
+    def call(self, method: Any, /, *arguments: Any, **options: Any) -> Any:
+        name = method.__name__
         if name not in COUNTED:
-            return super().call(name, *arguments, **options)
+            return super().call(method, *arguments, **options)
         fails = self._fails(name)
         if fails and not self.after:
             raise self._error(name)
-        found = super().call(name, *arguments, **options)
+        found = super().call(method, *arguments, **options)
         if fails and name == "claim":
             self.inner.release(found)  # nobody knows of it: as if its lease had run out
         if name == "commit":

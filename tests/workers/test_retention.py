@@ -90,7 +90,7 @@ def test_several_workers_delete_each_thread_once(tmp_path: Path) -> None:
 def test_a_sweep_that_fails_is_told_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     inner = MemoryStore()
     aged(inner, 31, "old")
-    with FlakyStore(inner, [Fault("delete", 1)]) as store:
+    with FlakyStore(inner, [Fault("delete_many", 1)]) as store:
         rules = [Retention(older_than=DAY_S)]
         with (
             caplog.at_level(logging.WARNING, "graphrt.workers"),
@@ -103,7 +103,7 @@ def test_a_sweep_that_fails_is_told_and_tried_again(caplog: pytest.LogCaptureFix
 def test_a_store_that_is_away_at_first_does_not_keep_a_worker_from_starting() -> None:
     inner = MemoryStore()
     aged(inner, 31, "old")
-    with FlakyStore(inner, [Fault("heads", 1, times=2)]) as store:
+    with FlakyStore(inner, [Fault("query", 1, times=2)]) as store:
         rules = [Retention(older_than=DAY_S)]
         with Worker(Runtime(loop(), store=store), retention=rules, retention_every_s=0.02) as worker:
             eventually(lambda: worker.health().deleted == 1)

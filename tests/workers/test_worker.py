@@ -179,7 +179,7 @@ def _renamed(runtime: Runtime[Any]) -> Runtime[Any]:
 
 def test_a_store_that_fails_is_tried_again(store: Store) -> None:
     runtime = Runtime(loop(), store=store)
-    flaky = FlakyStore(store, [Fault("heads", times=2)])
+    flaky = FlakyStore(store, [Fault("query", times=2)])
     with Worker(Runtime(loop(), store=flaky), poll_s=0.01) as worker:
         thread = runtime.start({})
         assert runtime.wait(thread, timeout_s=20).state.n == 5

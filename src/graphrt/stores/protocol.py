@@ -553,8 +553,8 @@ class Store(StoreVerbs, ABC):
 
 # fmt: off
 OPERATIONS: Final = (
-    "claim", "renew", "release", "commit", "head", "query", "load", "records", "blobs", "delete", "prune", "close",
-    "erase", "post", "put_schedule", "move_schedule", "delete_schedule", "follow_live", "relay", "relayed", "forget_live",
+    "claim", "renew", "release", "commit", "head", "query", "load", "records", "blobs", "delete", "delete_many",
+    "prune", "close", "erase", "post", "put_schedule", "move_schedule", "delete_schedule", "follow_live", "relay", "relayed", "forget_live",
 )
 # fmt: on
 """Methods of the protocol, which a `FlakyStore` can make fail."""

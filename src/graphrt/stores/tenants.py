@@ -9,7 +9,7 @@ Only this mapping belongs here. The form of ids is in `ids`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, final
@@ -22,7 +22,7 @@ from graphrt.stores._verifying import Finding, listed
 from graphrt.stores.filters import DueFilter, Filter, QuestionFilter, ScheduleFilter, ThreadFilter
 from graphrt.stores.ids import BETWEEN, check_bare_id, check_id, check_tenant, tenant_of
 from graphrt.stores.protocol import Claim, Commit, Head, Record, Store
-from graphrt.stores.wrapper import StoreWrapper
+from graphrt.stores.wrapper import P, StoreWrapper, T
 
 __all__ = ["TenantStore"]
 
@@ -57,8 +57,7 @@ class TenantStore(StoreWrapper):
         if isinstance(store, TenantStore):
             raise TENANT_OF_TENANT(tenant=tenant, first=store.tenant)
         super().__init__(store)
-        self.tenant: str = tenant
-        """The tenant whose threads it has."""
+        self.tenant = tenant
         self._prefix: Final = f"{tenant}{BETWEEN}"
         self._held: Final[dict[int, _Claim]] = {}
         """Claims that callers got and have not released, by their `id()`."""
@@ -125,12 +124,12 @@ class TenantStore(StoreWrapper):
         other = isinstance(wanted, (ThreadFilter, QuestionFilter)) and wanted.tenant not in (None, self.tenant)
         return [] if other else found
 
-    def call(self, operation: str, /, *args: Any, **options: Any) -> Any:
+    def call(self, method: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> T:
         """Call the shared store; errors name threads as the tenant does. Refuse if this object is closed."""
         if self._closed:
             raise _refusals.closed(f"The store of the tenant {self.tenant!r}")
         try:
-            return super().call(operation, *args, **options)
+            return super().call(method, *args, **options)
         except GraphrtError as error:
             self._rename(error)
             raise

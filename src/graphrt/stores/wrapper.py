@@ -9,9 +9,11 @@ a subclass overrides the few that it needs, and a new method of the protocol is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import typing_extensions as te
 
 from graphrt.stores import _refusals
 from graphrt.stores.filters import Filter, MailFilter, QuestionFilter
@@ -36,6 +38,10 @@ if TYPE_CHECKING:
 __all__ = ["Bodies", "StoreWrapper"]
 
 
+P = te.ParamSpec("P")
+T = TypeVar("T")
+
+
 class Bodies(Protocol):
     """How a wrapper changes bodies. Each is bound to a thread and a place in it: a kind, such as "record", and a name."""
 
@@ -43,8 +49,8 @@ class Bodies(Protocol):
         """Return *body* as the inner store keeps it."""
         ...
 
-    def open(self, body: bytes, thread: str, kind: str, place: Any) -> bytes:
-        """Return the body that `seal` made *body* of.
+    def open(self, sealed: bytes, thread: str, kind: str, place: Any) -> bytes:
+        """Return the body that `seal` made *sealed* of.
 
         Raises:
             StoreError: It is not one, or of another place.
@@ -83,9 +89,9 @@ class StoreWrapper(Store):
 
     # What a subclass may change.
 
-    def call(self, operation: str, /, *args: Any, **options: Any) -> Any:
-        """Call the method *operation* of the inner store, with arguments that were mapped."""
-        return getattr(self.store, operation)(*args, **options)
+    def call(self, method: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> T:
+        """Call *method* of the inner store, with arguments that were mapped; its `__name__` says which it is."""
+        return method(*args, **options)
 
     def inner_id(self, thread: str, *, new: bool = False) -> str:  # noqa: ARG002 - for subclasses
         """Return the id that the inner store has for *thread*, or for a schedule; *new* if it may be created now."""
@@ -122,27 +128,27 @@ class StoreWrapper(Store):
 
     def claim(self, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:
         inner = self.inner_id(thread, new=create)
-        return self.outer_claim(self.call("claim", inner, create=create, lease_s=lease_s, at=at))
+        return self.outer_claim(self.call(self.store.claim, inner, create=create, lease_s=lease_s, at=at))
 
     def renew(self, claims: Iterable[Claim]) -> None:
-        self.call("renew", [self.inner_claim(claim) for claim in claims])
+        self.call(self.store.renew, [self.inner_claim(claim) for claim in claims])
 
     def release(self, claim: Claim) -> None:
-        self.call("release", self.inner_claim(claim))
+        self.call(self.store.release, self.inner_claim(claim))
 
     def commit(self, claim: Claim, commit: Commit) -> None:
-        self.call("commit", self.inner_claim(claim), self._inner_commit(claim.thread, commit))
+        self.call(self.store.commit, self.inner_claim(claim), self._inner_commit(claim.thread, commit))
 
     def head(self, thread: str) -> Head:
-        return self._outer_head(self.call("head", self.inner_id(thread)))
+        return self._outer_head(self.call(self.store.head, self.inner_id(thread)))
 
     def select(self, wanted: Filter[Any], *, after: str | None, limit: int | None) -> list[Any]:
         at = None if after is None else self.inner_after(wanted, after)
-        found = self.call("query", self.inner_filter(wanted), after=at, limit=limit)
+        found = self.call(self.store.query, self.inner_filter(wanted), after=at, limit=limit)
         return [self._outer_row(wanted, row) for row in found]
 
     def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> Loaded:
-        found: Loaded = self.call("load", self.inner_id(thread), upto=upto, after=after)
+        found: Loaded = self.call(self.store.load, self.inner_id(thread), upto=upto, after=after)
         found = found._replace(head=self._outer_head(found.head))
         if self._bodies is None:
             return found
@@ -155,7 +161,7 @@ class StoreWrapper(Store):
         )
 
     def records(self, thread: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
-        found: Iterator[Record] = self.call("records", self.inner_id(thread), after=after, upto=upto)
+        found: Iterator[Record] = self.call(self.store.records, self.inner_id(thread), after=after, upto=upto)
         return self.outer_records(found, thread)
 
     def outer_records(self, found: Iterator[Record], thread: str) -> Iterator[Record]:
@@ -165,10 +171,10 @@ class StoreWrapper(Store):
     def blobs(self, thread: str, names: Iterable[str]) -> dict[str, bytes]:
         inner = self.inner_id(thread)
         if self._bodies is None:
-            found: dict[str, bytes] = self.call("blobs", inner, names)
+            found: dict[str, bytes] = self.call(self.store.blobs, inner, names)
             return found
         stored = {name: self._bodies.names(thread, name) for name in names}
-        found = self.call("blobs", inner, [one for ones in stored.values() for one in ones])
+        found = self.call(self.store.blobs, inner, [one for ones in stored.values() for one in ones])
         there: dict[str, bytes] = {}
         for name, ones in stored.items():
             # A blob is never replaced: if it was stored again after a change of keys, the one under the other name counts.
@@ -178,16 +184,17 @@ class StoreWrapper(Store):
         return there
 
     def delete(self, thread: str) -> None:
-        self.call("delete", self.inner_id(thread))
+        self.call(self.store.delete, self.inner_id(thread))
 
     def delete_many(self, threads: Iterable[str], *, updated_before: float | None = None) -> list[str]:
         inner = [self.inner_id(thread) for thread in threads]
-        return [self.outer_id(thread) for thread in self.call("delete_many", inner, updated_before=updated_before)]
+        return [
+            self.outer_id(thread) for thread in self.call(self.store.delete_many, inner, updated_before=updated_before)
+        ]
 
     def prune(self, claim: Claim, upto: int, *, keep_blobs: Iterable[str] | None = None) -> int:
         keep = None if keep_blobs is None else self._inner_names(claim.thread, keep_blobs)
-        count: int = self.call("prune", self.inner_claim(claim), upto, keep_blobs=keep)
-        return count
+        return self.call(self.store.prune, self.inner_claim(claim), upto, keep_blobs=keep)
 
     def erase(
         self,
@@ -201,7 +208,7 @@ class StoreWrapper(Store):
         thread = claim.thread
         wanted = _refusals.replaced(records, thread)
         self.call(
-            "erase",
+            self.store.erase,
             self.inner_claim(claim),
             self._inner_commit(thread, commit),
             records=[self._inner_record(thread, record) for record in wanted.values()],
@@ -213,55 +220,46 @@ class StoreWrapper(Store):
 
     def post(self, thread: str, id: str, body: bytes) -> bool:
         _refusals.check_message(thread, id, body)
-        kept: bool = self.call("post", self.inner_id(thread), id, self._seal(body, thread, "mail", id))
-        return kept
+        return self.call(self.store.post, self.inner_id(thread), id, self._seal(body, thread, "mail", id))
 
     def put_schedule(self, schedule: StoredSchedule, *, replaces: str | None) -> bool:
         body = self._seal(schedule.body, schedule.name, "schedule", schedule.version)
         inner = schedule._replace(name=self.inner_id(schedule.name, new=True), body=body)
-        kept: bool = self.call("put_schedule", inner, replaces=replaces)
-        return kept
+        return self.call(self.store.put_schedule, inner, replaces=replaces)
 
     def move_schedule(self, name: str, version: str, *, due_at: float, to: float) -> bool:
-        moved: bool = self.call("move_schedule", self.inner_id(name), version, due_at=due_at, to=to)
-        return moved
+        return self.call(self.store.move_schedule, self.inner_id(name), version, due_at=due_at, to=to)
 
     def delete_schedule(self, name: str) -> bool:
-        gone: bool = self.call("delete_schedule", self.inner_id(name))
-        return gone
+        return self.call(self.store.delete_schedule, self.inner_id(name))
 
     def follow_live(self, thread: str, *, for_s: float) -> int:
-        place: int = self.call("follow_live", self.inner_id(thread), for_s=for_s)
-        return place
+        return self.call(self.store.follow_live, self.inner_id(thread), for_s=for_s)
 
     def relay(self, thread: str, id: str, body: bytes, *, forget: int = 0) -> int:
         inner = self.inner_id(thread)
-        place: int = self.call("relay", inner, id, self._seal(body, thread, "live", id), forget=forget)
-        return place
+        return self.call(self.store.relay, inner, id, self._seal(body, thread, "live", id), forget=forget)
 
     def relayed(self, thread: str, *, after: int, limit: int) -> list[LiveBatch]:
-        found: list[LiveBatch] = self.call("relayed", self.inner_id(thread), after=after, limit=limit)
+        found: list[LiveBatch] = self.call(self.store.relayed, self.inner_id(thread), after=after, limit=limit)
         return [self._opened(one, thread, "live", one.id) for one in found]
 
     def forget_live(self, threads: Iterable[str]) -> None:
-        self.call("forget_live", [self.inner_id(thread) for thread in threads])
+        self.call(self.store.forget_live, [self.inner_id(thread) for thread in threads])
 
     def close(self) -> None:
-        self.call("close")
+        self.call(self.store.close)
 
     # What `verify` and `erase` ask a store for besides.
 
     def _scrub(self) -> list[str]:
-        found: list[str] = self.call("_scrub")
-        return found
+        return self.call(self.store._scrub)
 
     def _survey(self) -> Iterator[str | Finding]:
-        found: Iterator[str | Finding] = self.call("_survey")
-        return found
+        return self.call(self.store._survey)
 
     def _other_blobs(self, thread: str, names: Iterable[str]) -> list[str]:
-        found: list[str] = self.call("_other_blobs", self.inner_id(thread), self._inner_names(thread, names))
-        return found
+        return self.call(self.store._other_blobs, self.inner_id(thread), self._inner_names(thread, names))
 
     # Values on their way in and out.
 

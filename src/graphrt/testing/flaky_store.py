@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Literal, final
+from typing import Final, Literal, final
 
 from graphrt.errors import closest, names
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
@@ -15,7 +15,7 @@ from graphrt.errors._codes.testing_doubles import (
     STALL_ON_EVENT_LOOP,
 )
 from graphrt.stores.protocol import OPERATIONS, Store
-from graphrt.stores.wrapper import StoreWrapper
+from graphrt.stores.wrapper import P, StoreWrapper, T
 
 _MOMENTS: Final = ("before", "after")
 
@@ -92,10 +92,11 @@ class FlakyStore(StoreWrapper):
             # On the event loop, a call that stalls would stop the test that is to let it go on.
             self.blocking = self.blocking or fault.stall is not None
 
-    def call(self, operation: str, /, *args: Any, **options: Any) -> Any:
+    def call(self, method: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> T:
         """Call the store, unless a fault hits the call."""
+        operation = method.__name__
         if operation not in self.calls:  # no method of the protocol
-            return super().call(operation, *args, **options)
+            return super().call(method, *args, **options)
         with self._lock:
             self.calls[operation] += 1
             number = self.calls[operation]
@@ -104,7 +105,7 @@ class FlakyStore(StoreWrapper):
         for fault in hits:
             if fault.moment == "before":
                 self._happen(fault, number)
-        result = super().call(operation, *args, **options)
+        result = super().call(method, *args, **options)
         for fault in hits:
             if fault.moment == "after":
                 self._happen(fault, number)

@@ -261,7 +261,7 @@ def mail_outlives_reopening(w: World) -> None:
     again: Any = w.reopen()
     same(again.query(MailFilter(thread="t")), before, "mail")
     same(again.post("t", "a", b"x"), False, "a letter with the id of one that was taken")
-    same(_due(again), ["t"], "threads that are due")
+    same(_due(w), ["t"], "threads that are due")
 
 
 def _take(w: World, thread: str, letters: list[MailMessage]) -> None:
