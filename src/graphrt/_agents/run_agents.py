@@ -5,7 +5,6 @@ A run without a model call imports neither agents nor budgets. For the terms, se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
@@ -13,13 +12,11 @@ from graphrt._ambient import surroundings
 from graphrt._forks import FreshLock
 
 if TYPE_CHECKING:
-    from graphrt._agents.bound_harness import BoundHarness
     from graphrt._agents.run_ledgers import RunLedgers
     from graphrt._agents.task_host import TaskHost
     from graphrt._drivers.context import Context
     from graphrt._drivers.run_services import RunServices
     from graphrt._engine.task import Task
-    from graphrt._usage.budget import Budget
     from graphrt.harness.budget._ledger import Ledger
 
 _lock = FreshLock()
@@ -44,20 +41,6 @@ class RunAgents:
         from graphrt._agents.task_host import TaskHost
 
         return TaskHost(context, ledger=self._ledger(context._scope, context._task))
-
-    def harness(self, host: TaskHost, harness: Any) -> BoundHarness[Any]:
-        """Return *harness*, that of the run, bound to the task of *host*."""
-        from graphrt._agents.bound_harness import of_run
-
-        return of_run(host, harness)
-
-    def bind(
-        self, host: TaskHost, harness: Any, tools: Sequence[Any] | None, budget: Budget | None
-    ) -> BoundHarness[Any]:
-        """Return *harness* bound to the task of *host*, for `ctx.bind`."""
-        from graphrt._agents.bound_harness import bind
-
-        return bind(host, harness, tools, budget)
 
     def _ledger(self, services: RunServices, task: Task) -> Ledger | None:
         """Return the innermost ledger that bounds the model calls of *task*; None without a budget."""

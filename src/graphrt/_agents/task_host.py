@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from copy import copy
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never, final
+from typing import TYPE_CHECKING, Any, TypeVar, assert_never, final
 
 from graphrt._agents.redacted_items import redacted_item, redacted_reply
 from graphrt._agents.run_ledgers import grant, owner, was_granted
@@ -33,10 +33,14 @@ from graphrt._engine.task import Spent
 from graphrt._flows.live import MessageItem
 from graphrt._plan.fields import own
 from graphrt._usage.amounts import settled, used_amounts
+from graphrt._usage.budget import check_budget
 from graphrt.errors import BudgetExceededError, HarnessError, ReplayDivergedError, StoreError
 from graphrt.events import Amounts
+from graphrt.harness._harness_checks import check_harness
 from graphrt.harness._reply_data import is_plain, reply_from, reply_to
-from graphrt.harness.agent._host import GRANTED, Billed, CutOff, Granted, Held, Recalled, Released, Replied
+from graphrt.harness.agent._bound_harness import BoundHarness
+from graphrt.harness.agent._host import GRANTED, Billed, CutOff, Granted, Held, Recalled, Released, Replied, warn
+from graphrt.harness.budget._ledger import Ledger
 from graphrt.stores.ids import bare_id
 
 if TYPE_CHECKING:
@@ -47,8 +51,8 @@ if TYPE_CHECKING:
     from graphrt._drivers.run_services import RunServices
     from graphrt._engine.model_calls import ModelEvent
     from graphrt._engine.task import Task
+    from graphrt._usage.budget import Budget
     from graphrt.harness.agent._host import Fact, Question
-    from graphrt.harness.budget._ledger import Ledger
     from graphrt.harness.protocol import ModelResponse
 
 T = TypeVar("T")
@@ -64,22 +68,20 @@ class TaskHost:
         "_context",
         "_flying",
         "_scope",
-        "call",
+        "_task",
         "deps",
         "emit",
         "known_by",
         "ledger",
         "node",
         "numbers",
-        "task",
         "thread",
-        "warnings",
     )
 
     def __init__(self, context: Context[Any], *, ledger: Ledger | None = None) -> None:
         self._context = context
         self._scope = context._scope
-        self.task: Final[Task] = context._task
+        self._task: Task = context._task
         self.numbers: dict[str, int] = {}
         self._begun = count(1)
         """Start order of harness runs."""
@@ -87,12 +89,8 @@ class TaskHost:
         """Key of a question to the start order of the runs that asked it, outermost first."""
         self._flying: dict[Future[None], AsyncTask[Any] | None] = {}
         """Harness runs in flight: a future that is set at their end, and their asyncio task."""
-        self.call: Final = context.call
-        """Runs an async function from a sync node."""
-        self.warnings: Final[list[str]] = self._scope.warnings
-        """The warnings of the run."""
         self.deps: Any = self._scope.deps
-        self.node: str | None = self.task.node.name
+        self.node: str | None = self._task.node.name
         thread = self._scope.thread
         self.thread: str | None = None if thread is None else bare_id(thread)  # as `ctx.thread`, without the tenant
         self.ledger: Ledger | None = ledger
@@ -115,13 +113,13 @@ class TaskHost:
     @property
     def replies(self) -> Collection[str]:
         """Keys of the calls whose replies this attempt would be given."""
-        models = self.task.extra.models if self.task.extra is not None else None
+        models = self._task.extra.models if self._task.extra is not None else None
         return () if models is None else models.answered()
 
     @property
     def answered(self) -> Collection[str]:
         """Keys of the questions that have an answer that counts: one that was not discarded."""
-        extra = self.task.extra  # "key=" marks a key that the asker chose, as in `ask`
+        extra = self._task.extra  # "key=" marks a key that the asker chose, as in `ask`
         known = () if extra is None else extra.interrupts
         return {one.base.removeprefix("key=") for one in known if one.answered and one.current}
 
@@ -131,17 +129,6 @@ class TaskHost:
         # Attributes first: most calls need no more.
         if context._reason is not None or context._guarded or self._scope.control.halt is not None:
             context._check()
-
-    def but(self, **changes: Any) -> TaskHost:
-        """Return this host with another `emit`, for one harness run that the node streams, or with another `ledger`.
-
-        That is a ledger which begins anew with each execution: that of `ctx.bind()`. `known_by` stays. Both hosts share
-        the counters and what is in flight.
-        """
-        other = copy(self)
-        for name, value in changes.items():
-            setattr(other, name, value)
-        return other
 
     async def beside(self, run: Callable[[], Awaitable[T]]) -> T:
         """Await one *run* of a harness; if it pauses, first wait until its siblings have ended or paused too.
@@ -188,17 +175,17 @@ class TaskHost:
         if self._context._reason is not None or self._scope.control.halt is not None:
             return
         self._context.heartbeat()
-        if self.task.engine.redactor is not None and (item := redacted_item(self.task, item)) is None:
+        if self._task.engine.redactor is not None and (item := redacted_item(self._task, item)) is None:
             return
         if emit is not None:
-            emit("messages", MessageItem(node=self.task.node.name, task_id=self.task.id, item=item))
+            emit("messages", MessageItem(node=self._task.node.name, task_id=self._task.id, item=item))
 
     async def recall(self, key: str) -> Recalled:
         """Return what is recorded of the model call *key*: by this task, or in the log of a run that is executed again.
 
         A reply that is not plain data is counted, and asked for anew by each execution.
         """
-        task, log = self.task, self._scope.recorded
+        task, log = self._task, self._scope.recorded
         extra = task.more()
         models = extra.model_calls()
         asked = models.call(key)  # the key with the number of failed attempts
@@ -229,7 +216,7 @@ class TaskHost:
 
     async def record(self, fact: Fact) -> Any:
         """Make *fact* a value of the task, and stage its event. Of a reply, return what is stored of it."""
-        services, task = self._scope, self.task
+        services, task = self._scope, self._task
         if isinstance(fact, Granted):
             holder = owner(task, fact.of, services.root)
             grant(holder, *fact)
@@ -266,7 +253,7 @@ class TaskHost:
 
     async def _replied(self, fact: Replied) -> ModelResponse:
         """Record a reply and return it as it is stored, so that the node gets the same as after a restart."""
-        services, task, response = self._scope, self.task, fact.response
+        services, task, response = self._scope, self._task, fact.response
         models = task.more().model_calls()
         call = ModelCall(fact.attempts, fact.key)
         if not is_plain(response):
@@ -295,17 +282,17 @@ class TaskHost:
         *call* takes no arguments. *kind* says whether it may be repeated after a crash; *about* describes it to the
         person who has to decide that.
         """
-        return await perform_async(self._context, self._scope, self.task, Call(key), call, (), kind, about)
+        return await perform_async(self._context, self._scope, self._task, Call(key), call, (), kind, about)
 
     def ask(self, questions: Sequence[Question]) -> list[Any]:
         """Return the answers to *questions*, in order; pause once for all that have none."""
         answers: list[Any] = []
         pause: Suspended | None = None  # the exception that pauses the node
-        known = self.task.more().interrupts
+        known = self._task.more().interrupts
         before = len(known)  # `_ask` appends new questions
         for question in questions:
             of = question.budget
-            if of is not None and was_granted(owner(self.task, of, self._scope.root), question.key):
+            if of is not None and was_granted(owner(self._task, of, self._scope.root), question.key):
                 answers.append(GRANTED)
                 continue
             try:
@@ -321,12 +308,42 @@ class TaskHost:
         known.sort(key=lambda one: self._asked.get(one.key, ()))  # those of earlier executions stay in front
         raise pause
 
+    def harness(self) -> BoundHarness[Any]:
+        """Return the run's harness, bound to the task, with the tools that the node names, or the default ones."""
+        harness = self._scope.harness
+        tools: Sequence[str] | None = self._task.node.policy.tools
+        if tools is None and self._task.engine.path:  # a nested graph
+            tools = default_tools(harness, self._task, self._scope.warnings)
+        return self.bind(harness, tools, None)  # None: all tools of the agent; no budget
+
+    def bind(self, harness: Any, tools: Sequence[Any] | None, budget: Budget | None) -> BoundHarness[Any]:
+        """Return *harness* bound to the task, for `ctx.bind()`.
+
+        *tools* are those that an agent may use, None for all of its own; *budget* is for this one use. In a graph that
+        was designed at run time, None stands for those that need no approval.
+        """
+        if tools is None and self._task.engine.designed:
+            tools = default_tools(harness, self._task, self._scope.warnings)
+        check_harness(
+            harness,
+            taker="ctx.bind() takes a harness",
+            of_model="Put the model into an agent: ctx.bind(Agent(model)).",
+            otherwise="Bind an Agent, or any object with an async run().",
+            node=self.node,
+        )
+        host = self
+        if budget is not None:
+            check_budget(budget)
+            host = copy(self)  # shares the counters and what is in flight; `known_by` stays
+            host.ledger = Ledger(budget, of=f"one use in node {self.node!r}", parent=self.ledger, warn=self.emit)
+        return BoundHarness(harness, host, tools=tools, call=self._context.call, publish=self.publish)
+
     def charged(self, reply: Any) -> Any:
         """Set the task's usage; return *reply*, what the node returned, in the form in which the engine gets it.
 
         It becomes a `Spent` if the tokens that the node used must be taken off the field `token_budget` of the state.
         """
-        task = self.task
+        task = self._task
         if task.extra is None:
             return reply
         self.account()
@@ -350,14 +367,37 @@ class TaskHost:
 
     def _ask_anew(self) -> None:
         """Count a failed attempt, so that the next one finds no recorded reply and asks its models anew."""
-        models = self.task.more().models
+        models = self._task.more().models
         if models is not None and models.discard_replies():
-            stage(self._scope, self.task, {"harness/failed": models.discarded_event(self.task.id)})
+            stage(self._scope, self._task, {"harness/failed": models.discarded_event(self._task.id)})
 
     def account(self) -> None:
         """Set the task's usage to that of all its calls, those of failed attempts included. Called when they change."""
-        extra = self.task.more()
+        extra = self._task.more()
         extra.usage = extra.models.used() if extra.models is not None else None
+
+
+def default_tools(harness: Any, task: Task, warnings: list[str]) -> Sequence[str] | None:
+    """Return the names of the tools of *harness* that a node of a nested graph may use without naming them.
+
+    These are the tools that need no approval. A warning names the others: it is added to the *warnings* of each run,
+    and logged once per process.
+
+    Returns:
+        0..n names; None if *harness* has no tool that needs approval, or is not an agent.
+    """
+    own = harness.tools if hasattr(harness, "__graphrt_drive__") else ()
+    withheld = [tool.spec.name for tool in own if tool.policy.approval is not False]
+    if not withheld:
+        return None
+    agent, node, plan = str(harness.name), task.node.name, task.engine.plan
+    at = plan.spec_where(task.node.index)  # file and line where the node was added; empty if unknown
+    text = (
+        f"Node {node!r} of nested graph {plan.name!r}{f' at {at}' if at else ''} does not offer agent {agent!r} its tools "
+        f"{withheld}, which need approval: a node of a nested graph has to name them in tools=[...]."
+    )
+    warn(warnings, text)
+    return [tool.spec.name for tool in own if tool.policy.approval is False]
 
 
 def _asks_anew(error: Exception) -> bool:

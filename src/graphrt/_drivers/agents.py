@@ -6,123 +6,13 @@ at first need, so that a node without models pays nothing. For the terms, see do
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, overload
-
-from graphrt.harness.protocol import OutputT_co
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from graphrt._usage.budget import Budget
-    from graphrt.harness import AgentReply, Message, Prompt
+    from graphrt.harness.agent._bound_harness import BoundHarness
     from graphrt.harness.budget._ledger import Ledger
-    from graphrt.harness.request import AllButOutput
-
-T = TypeVar("T")
-
-
-class BoundHarness(Protocol[OutputT_co]):
-    """The run's harness for one task, as `ctx.harness`; or another harness, as `ctx.bind(harness)`.
-
-    Replies of models are recorded with the task. If the node runs again after a pause or a crash, the same call gets
-    the same reply, and nothing is paid again. After an attempt that failed, models are called anew.
-    Other attributes of the harness are passed through unchanged. `ctx.bind()` of an `Agent[Person]` is a
-    `BoundHarness[Person]`.
-    """
-
-    @overload
-    async def run(
-        self,
-        prompt: Prompt,
-        /,
-        *,
-        output: None = None,
-        transcript: list[Message] | None = None,
-        **options: Unpack[AllButOutput],
-    ) -> AgentReply[OutputT_co]: ...
-    @overload
-    async def run(
-        self,
-        prompt: Prompt,
-        /,
-        *,
-        output: type[T],
-        transcript: list[Message] | None = None,
-        **options: Unpack[AllButOutput],
-    ) -> AgentReply[T]: ...
-    @overload
-    async def run(
-        self,
-        prompt: Prompt,
-        /,
-        *,
-        output: Any,
-        transcript: list[Message] | None = None,
-        **options: Unpack[AllButOutput],
-    ) -> AgentReply: ...
-    async def run(self, prompt: Any, /, **options: Any) -> AgentReply[Any]:
-        """Run the harness and return its reply; see `graphrt.harness.AgentHarness.run` for the arguments.
-
-        Raises:
-            NodeError: The attempt has ended or was given up (`attempt-over`).
-            InputError: An agent's tool is not allowed in the node (`tool-not-allowed`).
-            BudgetExceededError: A budget does not allow the call.
-            BadResponseError: The reply has usage that cannot be counted.
-        """
-        ...
-
-    @overload
-    def run_sync(
-        self,
-        prompt: Prompt,
-        /,
-        *,
-        output: None = None,
-        transcript: list[Message] | None = None,
-        **options: Unpack[AllButOutput],
-    ) -> AgentReply[OutputT_co]: ...
-    @overload
-    def run_sync(
-        self,
-        prompt: Prompt,
-        /,
-        *,
-        output: type[T],
-        transcript: list[Message] | None = None,
-        **options: Unpack[AllButOutput],
-    ) -> AgentReply[T]: ...
-    @overload
-    def run_sync(
-        self,
-        prompt: Prompt,
-        /,
-        *,
-        output: Any,
-        transcript: list[Message] | None = None,
-        **options: Unpack[AllButOutput],
-    ) -> AgentReply: ...
-    def run_sync(self, prompt: Any, /, **options: Any) -> AgentReply[Any]:
-        """Run the harness from a sync node; short for `ctx.call(ctx.harness.run, prompt, ...)`.
-
-        Raises:
-            NodeError: Called in an async node, which awaits `run` instead (`call-in-async-node`).
-            GraphrtError: As `run`.
-        """
-        ...
-
-    def stream(self, prompt: Any, /, **options: Any) -> AsyncIterator[Any]:
-        """Run the harness and yield the pieces of its reply, such as text deltas; the last item is the AgentReply.
-
-        The arguments are those of `run`. Each item is also shown on the run's stream, mode `messages`.
-
-        Raises:
-            InputError: The harness has no `stream` (`no-stream`), or its stream has no final reply (`no-final-reply`).
-            GraphrtError: As `run`.
-        """
-        ...
-
-    def __getattr__(self, name: str) -> Any:
-        """Return the attribute *name* of the harness itself."""
-        ...
 
 
 class TaskAgents(Protocol):
@@ -130,6 +20,20 @@ class TaskAgents(Protocol):
 
     ledger: Ledger | None
     """Innermost ledger of the budgets that bound the task; None without a budget."""
+
+    def harness(self) -> BoundHarness[Any]:
+        """Return the run's harness, bound to the task."""
+        ...
+
+    def bind(self, harness: Any, tools: Sequence[Any] | None, budget: Budget | None) -> BoundHarness[Any]:
+        """Return *harness* bound to the task, for `ctx.bind`.
+
+        Args:
+            harness: An Agent, or any object with an async `run`.
+            tools: Tools of an agent that may be used; None allows all of them.
+            budget: Budget of the calls made through it, inside those of the node and the run; None for none.
+        """
+        ...
 
     def charged(self, reply: Any) -> Any:
         """Set the task's usage; return *reply* of the node, as a `Spent` if its calls count against `token_budget`.
@@ -164,20 +68,5 @@ class Agents(Protocol):
         """Return the services for the attempt that *context* belongs to.
 
         The parameter is a `Context`. Its type is Any because the module of `Context` imports this one.
-        """
-        ...
-
-    def harness(self, host: Any, harness: Any) -> BoundHarness[Any]:
-        """Return *harness*, that of the run, bound to a task; *host* is what `of_task` returned for it."""
-        ...
-
-    def bind(self, host: Any, harness: Any, tools: Sequence[Any] | None, budget: Budget | None) -> BoundHarness[Any]:
-        """Return *harness* bound to a task, for `ctx.bind`.
-
-        Args:
-            host: What `of_task` returned for the task.
-            harness: An Agent, or any object with an async `run`.
-            tools: Tools of an agent that may be used; None allows all of them.
-            budget: Budget of the calls made through it, inside those of the node and the run; None for none.
         """
         ...

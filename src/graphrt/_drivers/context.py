@@ -62,8 +62,9 @@ if TYPE_CHECKING:
     import random
     from datetime import datetime, timedelta
 
-    from graphrt._drivers.agents import BoundHarness, TaskAgents
+    from graphrt._drivers.agents import TaskAgents
     from graphrt._usage.budget import Budget
+    from graphrt.harness.agent._bound_harness import BoundHarness
     from graphrt.harness.agent.agent import Agent
     from graphrt.harness.budget._ledger import Ledger
 
@@ -288,9 +289,7 @@ class Context(Attempt, Generic[D]):
         self._check()
         if self._scope.harness is None:
             raise NO_HARNESS(node=self.node, where=self._task.engine.where(self._task))
-        bound: BoundHarness[Any] = self._once(
-            "harness", lambda: self._scope.agents.harness(self._agents(), self._scope.harness)
-        )
+        bound: BoundHarness[Any] = self._once("harness", self._agents().harness)
         return bound
 
     @overload
@@ -315,7 +314,7 @@ class Context(Attempt, Generic[D]):
             InputError: *harness* or *budget* is not valid.
         """
         self._check()
-        return self._scope.agents.bind(self._agents(), harness, tools, budget)
+        return self._agents().bind(harness, tools, budget)
 
     def _agents(self) -> TaskAgents:
         """Return the services of agents and budgets for this attempt."""

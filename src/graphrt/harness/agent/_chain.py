@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, final
 
@@ -14,28 +15,26 @@ __all__ = ["Link", "Next", "PendingCall", "chained", "profile_of"]
 
 
 @final
+@dataclass(slots=True)
 class PendingCall:
     """One call on its way through the chain. It is one object from end to end: links note in it what they find out."""
 
-    __slots__ = ("began", "digest", "failed", "key", "model", "number", "request", "source")
-
-    def __init__(self, request: ModelRequest, key: str, *, digest: str = "", number: int = 1) -> None:
-        self.request: ModelRequest = request
-        """What is asked; a fallback model may be asked in other words."""
-        self.key: str = key
-        """Identifies the call within the task: the same at every execution."""
-        self.digest: str = digest
-        """Digest of the request as it came; empty if nothing needs it."""
-        self.number: int = number
-        """Number of the call in its agent run, from 1."""
-        self.model: Any = None
-        """The model, or harness, that is asked; None before it is chosen."""
-        self.began: list[StreamItem] = []
-        """Items of the response that came in this attempt, if it is streamed."""
-        self.failed: list[Usage] = []
-        """Usage of each attempt that left no reply and was billed, those of earlier executions included."""
-        self.source: Literal["model", "cache", "journal"] = "model"
-        """Where the response came from."""
+    request: ModelRequest
+    """What is asked; a fallback model may be asked in other words."""
+    key: str
+    """Identifies the call within the task: the same at every execution."""
+    digest: str = ""
+    """Digest of the request as it came; empty if nothing needs it."""
+    number: int = 1
+    """Number of the call in its agent run, from 1."""
+    model: Any = None
+    """The model, or harness, that is asked; None before it is chosen."""
+    began: list[StreamItem] = field(default_factory=list["StreamItem"])
+    """Items of the response that came in this attempt, if it is streamed."""
+    failed: list[Usage] = field(default_factory=list["Usage"])
+    """Usage of each attempt that left no reply and was billed, those of earlier executions included."""
+    source: Literal["model", "cache", "journal"] = "model"
+    """Where the response came from."""
 
     @property
     def profile(self) -> ModelProfile:

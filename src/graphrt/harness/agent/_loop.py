@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt.errors import BadResponseError
@@ -29,48 +29,35 @@ _CUT: Final = ("length", "content_filter")
 
 
 @final
+@dataclass(slots=True)
 class Loop:
-    """The loop of one run of an agent.
+    """The loop of one run of an agent."""
 
-    Args:
-        ask: Makes a model call, through the middleware.
-        tooling: Executes tool calls.
-        request: The first request: the beginning of the conversation, and all options.
-        limits: Bounds of the run.
-        form: Required form of the answer; None for free text.
-        transcript: Receives every message at once, so that the caller has them however the run ends.
-        took: Usage of each model call so far; the caller appends to it.
-        below: Usage of sub-agents and failed calls so far; the caller appends to it.
-        name: Name of the agent.
-    """
-
-    def __init__(
-        self,
-        ask: ModelCall,
-        tooling: Tooling,
-        request: ModelRequest,
-        *,
-        limits: AgentLimits,
-        form: OutputForm | None,
-        transcript: list[Message],
-        took: Sequence[Usage],
-        below: Sequence[Usage],
-        name: str,
-    ) -> None:
-        self._ask = ask
-        self._tooling = tooling
-        self._request = request
-        self._limits = limits
-        self._form = form
-        self._said = _Said(transcript)
-        self._name = name
-        self._models = 0
-        self._tools = 0
-        self._took = took
-        self._counted = 0
-        """How many items of `took` are part of `_usage` already."""
-        self._below = below
-        self._usage: Usage | None = None
+    ask: ModelCall
+    """Makes a model call, through the middleware."""
+    tooling: Tooling
+    """Executes tool calls."""
+    request: ModelRequest
+    """The first request: the beginning of the conversation, and all options."""
+    name: str
+    """Name of the agent."""
+    limits: AgentLimits
+    """Bounds of the run."""
+    form: OutputForm | None
+    """Required form of the answer; None for free text."""
+    transcript: list[Message]
+    """Receives every message at once, so that the caller has them however the run ends; it may have older ones."""
+    took: Sequence[Usage]
+    """Usage of each model call so far; the caller appends to it."""
+    below: Sequence[Usage]
+    """Usage of sub-agents and failed calls so far; the caller appends to it."""
+    _messages: list[Message] = field(default_factory=list["Message"])
+    """The conversation so far."""
+    _models: int = 0
+    _tools: int = 0
+    _counted: int = 0
+    """How many items of `took` are part of `_usage` already."""
+    _usage: Usage | None = None
 
     async def run(self) -> AgentReply:
         """Call the model and its tools until it answers.
@@ -82,48 +69,53 @@ class Loop:
             BadResponseError: The second answer did not have the required form either.
             HarnessError: A call failed.
         """
-        self._said.add(*self._request.messages)
+        self._say(*self.request.messages)
         repaired = False
         while True:
-            if self._models >= self._limits.model_calls:
+            if self._models >= self.limits.model_calls:
                 return self.stopped("model_calls")
             self._models += 1
-            response = self._unique(await self._ask(replace(self._request, messages=self.said)))
+            response = self._unique(await self.ask(replace(self.request, messages=self.said)))
             self._count(response.usage)
-            self._said.add(response.message)
+            self._say(response.message)
             if response.tool_calls and response.finish_reason in _CUT:
-                self._said.add(*self._cut_calls(response))
+                self._say(*self._cut_calls(response))
                 continue
             if response.tool_calls:
-                if self._tools + len(response.tool_calls) > self._limits.tool_calls:
+                if self._tools + len(response.tool_calls) > self.limits.tool_calls:
                     return self.stopped("tool_calls")
                 self._tools += len(response.tool_calls)
-                self._said.add(*await self._tooling.turn(response.tool_calls))
+                self._say(*await self.tooling.turn(response.tool_calls))
                 continue
             if response.finish_reason == "length":
-                self._cut_off(f"The answer of agent {self._name!r}")
-            if self._form is None:
+                self._cut_off(f"The answer of agent {self.name!r}")
+            if self.form is None:
                 return self._reply(response)
             try:
-                return self._reply(response, self._form.read(response.text))
+                return self._reply(response, self.form.read(response.text))
             except ValueError as error:
                 problem = str(error)
             if repaired:
                 raise self._misfit(problem, response)
             repaired = True
-            self._said.add(
+            self._say(
                 UserMessage(text=f"Your answer does not have the form that was asked for: {problem}. Answer again.")
             )
 
     @property
     def said(self) -> tuple[Message, ...]:
         """The conversation so far."""
-        return tuple(self._said.here)
+        return tuple(self._messages)
+
+    def _say(self, *messages: Message) -> None:
+        """Add *messages* to the conversation, and to the caller's transcript."""
+        self._messages += messages
+        self.transcript += messages
 
     @property
     def usage(self) -> Usage | None:
         """Usage of all calls so far, sub-agents included; None if no model has reported any."""
-        return _added(self._usage, *self._took[self._counted :], *self._below)
+        return _added(self._usage, *self.took[self._counted :], *self.below)
 
     def _count(self, said: Usage | None) -> None:
         """Add the usage behind one response.
@@ -131,14 +123,14 @@ class Loop:
         Middleware may set a price on a single call, so *said*, the usage in the response, counts. If middleware made
         several calls for the response, their own usages count instead.
         """
-        took = self._took[self._counted :]
-        self._counted = len(self._took)
+        took = self.took[self._counted :]
+        self._counted = len(self.took)
         says_it = len(took) <= 1 and said is not None
         self._usage = _added(self._usage, said) if says_it else _added(self._usage, *took)
 
     def _reply(self, response: ModelResponse, output: Any = None) -> AgentReply:
         return replace(
-            response, usage=self.usage, output=output, messages=self.said, prompt_messages=len(self._request.messages)
+            response, usage=self.usage, output=output, messages=self.said, prompt_messages=len(self.request.messages)
         )
 
     def stopped(self, limit: str) -> AgentReply:
@@ -147,10 +139,10 @@ class Loop:
         Raises:
             AgentLimitError: The limits say `on_limit="raise"`.
         """
-        bound = getattr(self._limits, limit)
-        if self._limits.on_limit == "raise":
+        bound = getattr(self.limits, limit)
+        if self.limits.on_limit == "raise":
             raise AGENT_LIMIT(
-                name=self._name,
+                name=self.name,
                 option=limit,
                 limit=bound,
                 models=self._models,
@@ -159,14 +151,14 @@ class Loop:
                 messages=self.said,
             )
         last = next((said for said in reversed(self.said) if isinstance(said, AssistantMessage)), AssistantMessage())
-        self._said.add(*self._unanswered(bound, limit))
+        self._say(*self._unanswered(bound, limit))
         return AgentReply(
             text=last.text,
             usage=self.usage,
             finish_reason="unknown",
             messages=self.said,
             stopped=limit,
-            prompt_messages=len(self._request.messages),
+            prompt_messages=len(self.request.messages),
         )
 
     def _cut_calls(self, response: ModelResponse) -> list[ToolMessage]:
@@ -178,13 +170,13 @@ class Loop:
         Raises:
             AgentLimitError: `max_tokens` cut it off, and the limits say `on_length="raise"` (`answer-cut-off`).
         """
-        subject = f"A reply with tool calls of agent {self._name!r}, which were not made,"
+        subject = f"A reply with tool calls of agent {self.name!r}, which were not made,"
         if response.finish_reason == "length":
             why = f"the reply was cut off at {self._cut_off(subject)}. Make shorter calls, or fewer at once."
         else:
             _log.warning("%s was broken off by the provider's filter.", subject)
             why = "the provider's filter broke the reply off."
-        return self._tooling.not_made(response.tool_calls, f"This call was not made: {why}")
+        return self.tooling.not_made(response.tool_calls, f"This call was not made: {why}")
 
     def _cut_off(self, subject: str) -> str:
         """Log that `max_tokens` cut *subject* off, and return the bound in words; or raise.
@@ -192,11 +184,11 @@ class Loop:
         Raises:
             AgentLimitError: The limits say `on_length="raise"` (`answer-cut-off`).
         """
-        most = self._request.max_tokens
+        most = self.request.max_tokens
         bound = "the bound of its model" if most is None else f"max_tokens={most}"
         problem = f"{subject} was cut off at {bound}."
-        if self._limits.on_length == "raise":
-            raise ANSWER_CUT_OFF(problem=problem, name=self._name, limit=most, messages=self.said)
+        if self.limits.on_length == "raise":
+            raise ANSWER_CUT_OFF(problem=problem, name=self.name, limit=most, messages=self.said)
         _log.warning("%s AgentLimits(on_length='raise') makes it an error.", problem)
         return bound
 
@@ -223,7 +215,7 @@ class Loop:
         return replace(response, tool_calls=tuple(named)) if tuple(named) != calls else response
 
     def _misfit(self, problem: str, response: ModelResponse) -> BadResponseError:
-        who = f"agent {self._name!r}"
+        who = f"agent {self.name!r}"
         return misfit(problem, response, of=who, where=who, said=self.said, told="the model was told once; ")
 
 
@@ -231,17 +223,3 @@ def _added(*used: Usage | None) -> Usage | None:
     """Return the sum of the usages that are known; None if none is."""
     known = [one for one in used if one is not None]
     return sum(known[1:], known[0]) if known else None
-
-
-class _Said:
-    """The conversation of one run. Messages are also appended to the caller's transcript, which may have older ones."""
-
-    __slots__ = ("_transcript", "here")
-
-    def __init__(self, transcript: list[Message]) -> None:
-        self.here: list[Message] = []
-        self._transcript = transcript
-
-    def add(self, *messages: Message) -> None:
-        self.here += messages
-        self._transcript += messages

@@ -11,16 +11,16 @@
 | the model | streams if there is a reader |
 
 The list is in `Caller`. Middleware of users stands outside of it. A harness that is no agent has a chain of its own,
-with its whole reply at the end (`_agents.bound_harness`). `Budgeted` and `Timed` are in `budget._admission`.
+with its whole reply at the end (`_bound_harness`). `Budgeted` and `Timed` are in `budget._admission`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt import _retry_policy
 from graphrt._ambient import inside, surroundings
@@ -48,6 +48,12 @@ if TYPE_CHECKING:
 
 Emit = Callable[[Any], None]
 """Receives stream items and events."""
+_TUPLES: Final[Mapping[str, type[Any]]] = {
+    "tool_calls": ToolCall,
+    "thinking_blocks": ThinkingBlock,
+    "provider_parts": ProviderPart,
+}
+"""Fields of a response that are tuples, with the class of their items."""
 
 
 @final
@@ -280,20 +286,14 @@ def _checked(response: Any, model: str) -> ModelResponse:
 
 def _problem(response: Any) -> str | None:
     """Return what is wrong with the response of a model, which a user may have written; None if it can be used."""
-    if not isinstance(response, AgentReply):
+    if not issubclass(type(response), AgentReply):
         return a_type(response)
-    text: Any = response.text
-    if not isinstance(text, str):
-        return f"a text of type {type(text).__name__}"
-    calls: Any = response.tool_calls
-    if not issubclass(type(calls), tuple) or any(type(call) is not ToolCall for call in calls):
-        return "a response whose tool calls are not a tuple of ToolCalls"
-    blocks: Any = response.thinking_blocks
-    if not issubclass(type(blocks), tuple) or any(type(block) is not ThinkingBlock for block in blocks):
-        return "a response whose thinking blocks are not a tuple of ThinkingBlocks"
-    parts: Any = response.provider_parts
-    if not issubclass(type(parts), tuple) or any(type(part) is not ProviderPart for part in parts):
-        return "a response whose provider parts are not a tuple of ProviderParts"
+    if not isinstance(response.text, str):
+        return f"a text of type {type(response.text).__name__}"
+    for name, kind in _TUPLES.items():
+        items = getattr(response, name)
+        if not issubclass(type(items), tuple) or any(type(item) is not kind for item in items):
+            return f"a response whose {name.replace('_', ' ')} are not a tuple of {kind.__name__}s"
     return usage_problem(response.usage)
 
 

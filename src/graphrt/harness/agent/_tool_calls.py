@@ -99,43 +99,25 @@ class Done:
 
 
 @final
+@dataclass(frozen=True, slots=True)
 class Tooling:
-    """Executes the tool calls of one run of an agent.
+    """Executes the tool calls of one run of an agent."""
 
-    Args:
-        registry: The tools that the run offers.
-        place: Place of the run among the others.
-        layers: Middleware, outermost first.
-        unknown: Reaction to a call of a tool that is not in *registry*.
-        bad_arguments: Reaction to arguments that the tool does not accept.
-        approve: Decides about calls that need approval; None: a person does.
-        refuse: Makes the error for a call of a scripted model that does not fit the schema of its tool; it returns
-            None if the script tests such a call. None: the model is not a double.
-        emit: Receives events; None if there is no reader.
-    """
-
-    __slots__ = ("_approve", "_bad_arguments", "_emit", "_layers", "_place", "_refuse", "_registry", "_unknown")
-
-    def __init__(
-        self,
-        registry: ToolRegistry,
-        place: Place,
-        *,
-        layers: Sequence[Middleware],
-        unknown: OnBadCall,
-        bad_arguments: OnBadCall,
-        approve: Approve | None,
-        refuse: Callable[[ToolCall, str], ScriptError | None] | None,
-        emit: Callable[[Any], None] | None,
-    ) -> None:
-        self._registry = registry
-        self._place = place
-        self._layers = layers
-        self._unknown = unknown
-        self._bad_arguments = bad_arguments
-        self._approve = approve
-        self._refuse = refuse
-        self._emit = emit
+    registry: ToolRegistry
+    """The tools that the run offers."""
+    place: Place
+    """Place of the run among the others; its `emit` receives events."""
+    layers: Sequence[Middleware]
+    """Middleware, outermost first."""
+    unknown: OnBadCall
+    """Reaction to a call of a tool that is not in `registry`."""
+    bad_arguments: OnBadCall
+    """Reaction to arguments that the tool does not accept."""
+    approve: Approve | None
+    """Decides about calls that need approval; None: a person does."""
+    refuse: Callable[[ToolCall, str], ScriptError | None] | None
+    """Makes the error for a call of a scripted model that does not fit the schema of its tool; it returns None if the
+    script tests such a call. None: the model is not a double."""
 
     async def turn(self, calls: Sequence[ToolCall]) -> list[ToolMessage]:
         """Execute the calls of one answer, and return their results in the order of *calls*.
@@ -167,9 +149,9 @@ class Tooling:
 
     def _show(self, call: ToolCall, text: str) -> None:
         """Emit the events of a call that was not made, for the reason *text*."""
-        if self._emit is not None:
-            self._emit(ToolStarted(call=call))
-            self._emit(ToolEnded(call=call, text=text, error=True))
+        if self.place.emit is not None:
+            self.place.emit(ToolStarted(call=call))
+            self.place.emit(ToolEnded(call=call, text=text, error=True))
 
     # -- admission -----------------------------------------------------------------------------------------------
 
@@ -180,12 +162,12 @@ class Tooling:
             ToolError: It does not, and the agent's policy is to raise.
             ScriptError: A scripted model calls the tool with arguments that it does not accept (`script-wrong-call`).
         """
-        tool = self._registry.get(call.name) if call.name in self._registry else None
+        tool = self.registry.get(call.name) if call.name in self.registry else None
         if tool is None:
-            guess = closest(call.name, self._registry.names)
+            guess = closest(call.name, self.registry.names)
             hint = f" Did you mean {guess!r}?" if guess else ""
-            known = names(self._registry.names) or "none"
-            if self._unknown == "raise":
+            known = names(self.registry.names) or "none"
+            if self.unknown == "raise":
                 raise TOOL_NOT_OFFERED(tool=call.name, offered=known)
             return Done(text=f"There is no tool {call.name!r}.{hint} The tools are: {known}.", error=True)
         try:
@@ -193,13 +175,13 @@ class Tooling:
                 raise ARGUMENTS_NOT_AN_OBJECT(error=call.error, tool=call.name)
             arguments = tool.check(call.arguments)
         except ToolArgumentsError as error:
-            wrong = self._refuse(call, error.what) if self._refuse is not None and call.error is None else None
+            wrong = self.refuse(call, error.what) if self.refuse is not None and call.error is None else None
             if wrong is not None:
                 raise wrong from None
-            if self._bad_arguments == "raise":
+            if self.bad_arguments == "raise":
                 raise
             return Done(text=error.what, error=True)
-        place = self._place
+        place = self.place
         # The key depends on the tool, its arguments and the agents, not on what the model said around it: results stay
         # remembered when an attempt fails and the model is asked anew (decision 0033).
         name = f"tool/{call.name}/{of_arguments({'agent': place.names, 'arguments': call.arguments})}"
@@ -207,7 +189,7 @@ class Tooling:
 
     async def _agreed(self, admitted: list[Ready | Done]) -> list[Ready | Done]:
         """Replace each call that a decision refused or changed. Open questions to a person pause the task."""
-        host, approve = self._place.host, self._approve
+        host, approve = self.place.host, self.approve
         by_person: list[Ready] = []
         by_code: list[tuple[Ready, Approve]] = []
         known = host.answered
@@ -224,7 +206,7 @@ class Tooling:
         if not by_person and not by_code:
             return admitted
         try:
-            decided = answered(by_person, self._place)
+            decided = answered(by_person, self.place)
         except Exception:
             raise
         except BaseException:  # the task pauses: a slow person does not delay the calls that need no approval
@@ -263,7 +245,7 @@ class Tooling:
 
     async def _do(self, one: Ready) -> Done:
         """Execute one call as an effect of the task, or return its remembered result, and emit its events."""
-        emit, call = self._emit, one.call
+        emit, call = self.place.emit, one.call
         if emit is not None:
             emit(ToolStarted(call=call))
         value: Any = None
@@ -287,13 +269,13 @@ class Tooling:
                 "idempotency_key": self._idempotency_key(one),
             }
             made = Composed(make) if getattr(one.tool, "composed", False) else make
-            kept = _kept(call, await self._place.host.effect(one.key, made, one.tool.policy.effect, about))
+            kept = _kept(call, await self.place.host.effect(one.key, made, one.tool.policy.effect, about))
         except BaseException as error:
             if emit is not None:
                 emit(ToolEnded(call=call, text=type(error).__name__, error=True))
             raise
         if "usage" in kept:
-            self._place.took.append(usage_from(kept["usage"]))
+            self.place.took.append(usage_from(kept["usage"]))
         done = Done(text=str(kept["text"]), error=bool(kept["error"]), value=value)
         if emit is not None:
             emit(ToolEnded(call=shown, text=done.text, error=done.error, value=done.value))
@@ -301,11 +283,11 @@ class Tooling:
 
     def _idempotency_key(self, one: Ready) -> str:
         """Return the key that the tool passes on; with it, a person can find out outside whether the call happened."""
-        return f"{self._place.host.key}/{one.key}"
+        return f"{self.place.host.key}/{one.key}"
 
     async def _call(self, one: Ready) -> Done:
         """Call the tool through the middleware, within its timeout, and turn its result or failure into an outcome."""
-        place, policy = self._place, one.tool.policy
+        place, policy = self.place, one.tool.policy
         context = ToolContext(
             call=one.call,
             deps=place.host.deps,
@@ -331,7 +313,7 @@ class Tooling:
         try:
             async with scope:
                 with inside(agent=below):
-                    result = await around_tool(self._layers, run)(one.call, context)
+                    result = await around_tool(self.layers, run)(one.call, context)
             told = to_result(result, tool=one.call.name, policy=_UNCUT if isinstance(result, ToolResult) else policy)
             done = Done(text=told.text, error=told.error, value=told.value)
         except _PASSING:

@@ -41,7 +41,7 @@ from graphrt.harness.budget._ledger import Ledger
 from graphrt.harness.messages import Message, Prompt, SystemMessage, ToolCall
 from graphrt.harness.protocol import AgentReply, ChatModel, OutputT_co
 from graphrt.harness.request import AllButOutput, ModelRequest, RunOptions
-from graphrt.harness.tools.registry import AnyTool, ToolRegistry
+from graphrt.harness.tools.registry import AnyTool, ToolRegistry, name_of
 from graphrt.limits import RetryPolicy
 
 __all__ = ["Agent"]
@@ -372,7 +372,6 @@ class Agent(Generic[OutputT_co]):
             bad_arguments=self._bad_arguments,
             approve=self._approve,
             refuse=_refusal(models, caller),
-            emit=place.emit,
         )
         ask: ModelCall = around_model(self._layers, caller.ask) if self._layers else caller.ask
         said: list[Message] = transcript if transcript is not None else []
@@ -513,12 +512,3 @@ def _path() -> str:
     """Return the key path of the agent that runs in this context; an empty text if none does."""
     here: Place | None = surroundings().agent
     return here.path if here is not None else ""
-
-
-def name_of(tool: Any) -> str:
-    """Return the name of a tool that is given as a name, a spec, a tool, or the function that a tool was made of."""
-    if isinstance(tool, str):
-        return tool
-    spec = getattr(tool, "spec", tool)
-    name: str = getattr(spec, "name", None) or getattr(tool, "__name__", "") or repr(tool)
-    return name

@@ -118,3 +118,12 @@ def _is_tool(given: Any) -> bool:
 
 def _origin(tool: Tool) -> str:
     return getattr(tool, "origin", "") or f"{type(tool).__module__}.{type(tool).__qualname__}"
+
+
+def name_of(tool: Any) -> str:
+    """Return the name of a tool that is given as a name, a spec, a tool, or the function that a tool was made of."""
+    if isinstance(tool, str):
+        return tool
+    spec = getattr(tool, "spec", tool)
+    name: str = getattr(spec, "name", None) or getattr(tool, "__name__", "") or repr(tool)
+    return name

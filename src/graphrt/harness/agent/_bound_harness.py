@@ -2,7 +2,7 @@
 
 Two kinds are bound. An `Agent` knows graphs: it is driven with the task as its host, and each of its model and tool
 calls is recorded. Any other harness is plain: its whole reply is recorded as one call, by the chain of links that model
-calls of agents have (`harness.agent._model_calls`). Recording and counting themselves belong to `task_host`.
+calls of agents have (`harness.agent._model_calls`). Recording and counting themselves belong to the host (`_agents.task_host`).
 
 Terms of this file:
 
@@ -19,12 +19,11 @@ from __future__ import annotations
 from asyncio import CancelledError
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
+from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, final, overload
 
 from graphrt._ambient import surroundings
-from graphrt._flows.live import MessageItem
-from graphrt._usage.budget import Budget, check_budget
 from graphrt.errors import a_type, names
 from graphrt.errors._codes.agents import (
     HARNESS_CANNOT_STREAM,
@@ -32,25 +31,24 @@ from graphrt.errors._codes.agents import (
     TOOL_NOT_ALLOWED,
     USAGE_CANNOT_BE_COUNTED,
 )
-from graphrt.harness._harness_checks import check_harness, check_real, usage_problem
+from graphrt.harness._harness_checks import check_real, usage_problem
 from graphrt.harness._output.exchange import with_output
 from graphrt.harness._output.form import OutputForm
 from graphrt.harness.agent._chain import Link, Next, PendingCall, chained, profile_of
 from graphrt.harness.agent._digest import of_call
-from graphrt.harness.agent._host import CutOff, number, warn
+from graphrt.harness.agent._host import CutOff, Host, number
 from graphrt.harness.agent._model_calls import Recorded
 from graphrt.harness.budget._admission import Budgeted, Timed
-from graphrt.harness.budget._ledger import Ledger
-from graphrt.harness.protocol import OutputT_co, TextDelta
-from graphrt.harness.request import ModelRequest
+from graphrt.harness.protocol import AgentReply, OutputT_co, TextDelta
+from graphrt.harness.request import AllButOutput, ModelRequest
+from graphrt.harness.tools.registry import name_of
 
 if TYPE_CHECKING:
-    from graphrt._agents.task_host import TaskHost
-    from graphrt._engine.task import Task
-    from graphrt.harness import AgentReply
+    from graphrt.harness.messages import Message, Prompt
 
-__all__ = ["BoundHarness", "MessageItem"]
+__all__ = ["BoundHarness"]
 
+T = TypeVar("T")
 Show = Callable[[Any], None]
 """Shows an item of a reply, or the whole reply, to the reader of a stream."""
 _NO_REQUEST: Final[Any] = None
@@ -59,36 +57,133 @@ _NO_REQUEST: Final[Any] = None
 
 @final
 class BoundHarness(Generic[OutputT_co]):
-    """A harness for one task, as nodes get it from `ctx.harness` or `ctx.bind(harness)`.
+    """A harness for one task: the run's as `ctx.harness`, or another one as `ctx.bind(harness)`.
+
+    Replies of models are recorded with the task. If the node runs again after a pause or a crash, the same call gets
+    the same reply, and nothing is paid again. After an attempt that failed, models are called anew.
+    Other attributes of the harness are passed through unchanged. `ctx.bind()` of an `Agent[Person]` is a
+    `BoundHarness[Person]`.
 
     Args:
         harness: The harness that is called.
         host: The task, which records and counts.
         tools: Tools that an agent may use in this node; None leaves the choice to the agent.
+        call: Runs an async function from a sync node.
+        publish: Shows an item on the run's stream, mode `messages`.
     """
 
-    __slots__ = ("_harness", "_host", "_tools")
+    __slots__ = ("_call", "_harness", "_host", "_publish", "_tools")
 
-    def __init__(self, harness: Any, host: TaskHost, *, tools: Sequence[Any] | None) -> None:
+    def __init__(
+        self,
+        harness: Any,
+        host: Host,
+        *,
+        tools: Sequence[Any] | None,
+        call: Callable[..., Any],
+        publish: Callable[[Any], None],
+    ) -> None:
         self._harness = harness
         self._host = host
         self._tools = tools
+        self._call = call
+        self._publish = publish
 
+    @overload
+    async def run(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        output: None = None,
+        transcript: list[Message] | None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply[OutputT_co]: ...
+    @overload
+    async def run(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        output: type[T],
+        transcript: list[Message] | None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply[T]: ...
+    @overload
+    async def run(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        output: Any,
+        transcript: list[Message] | None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply: ...
     async def run(self, prompt: Any, /, **options: Any) -> AgentReply[Any]:
-        """Run the harness and return its reply."""
+        """Run the harness and return its reply; see `graphrt.harness.AgentHarness.run` for the arguments.
+
+        Raises:
+            NodeError: The attempt of the node has ended or was given up (`attempt-over`).
+            InputError: An agent's tool is not allowed in the node (`tool-not-allowed`).
+            BudgetExceededError: A budget does not allow the call.
+            BadResponseError: The reply has usage that cannot be counted.
+        """
         return await self._go(prompt, options, self._host.emit)
 
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        output: None = None,
+        transcript: list[Message] | None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply[OutputT_co]: ...
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        output: type[T],
+        transcript: list[Message] | None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply[T]: ...
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt,
+        /,
+        *,
+        output: Any,
+        transcript: list[Message] | None = None,
+        **options: Unpack[AllButOutput],
+    ) -> AgentReply: ...
     def run_sync(self, prompt: Any, /, **options: Any) -> AgentReply[Any]:
-        """Run the harness from a sync node."""
-        return self._host.call(self.run, prompt, **options)
+        """Run the harness from a sync node; short for `ctx.call(ctx.harness.run, prompt, ...)`.
+
+        Raises:
+            NodeError: Called in an async node, which awaits `run` instead (`call-in-async-node`).
+            GraphrtError: As `run`.
+        """
+        reply: AgentReply[Any] = self._call(self.run, prompt, **options)
+        return reply
 
     async def stream(self, prompt: Any, /, **options: Any) -> AsyncIterator[Any]:
-        """Run the harness and yield the pieces of its reply; the last item is the whole reply."""
+        """Run the harness and yield the pieces of its reply, such as text deltas; the last item is the AgentReply.
+
+        The arguments are those of `run`. Each item is also shown on the run's stream, mode `messages`.
+
+        Raises:
+            InputError: The harness has no `stream` (`no-stream`), or its stream has no final reply (`no-final-reply`).
+            GraphrtError: As `run`.
+        """
         from graphrt.harness.agent._stream import shown  # turns a run that shows items into an async generator
 
         if not hasattr(self._harness, "stream"):
             raise HARNESS_CANNOT_STREAM(node=self._host.node, harness=self._harness)
-        publish = self._host.publish
+        publish = self._publish
 
         async def go(show: Show) -> AgentReply:
             """Run the harness; *show* hands an item to the caller of `stream`."""
@@ -120,7 +215,10 @@ class BoundHarness(Generic[OutputT_co]):
             return await self._plain(prompt, options, show)
         if self._tools is not None:
             options["tools"] = self._allowed(options.get("tools"), self._tools)
-        host = self._host if show == self._host.emit else self._host.but(emit=show)
+        host = self._host
+        if show != host.emit:
+            host = copy(host)  # shares the counters and what is in flight
+            host.emit = show
         reply: AgentReply = await drive(host, prompt, options)
         return reply
 
@@ -135,8 +233,6 @@ class BoundHarness(Generic[OutputT_co]):
         Raises:
             InputError: The node does not allow one of the wanted tools (`tool-not-allowed`).
         """
-        from graphrt.harness.agent.agent import name_of
-
         if wanted is None or isinstance(wanted, str):
             return tools if wanted is None else wanted
         allowed = {name_of(tool) for tool in tools}
@@ -230,59 +326,6 @@ def _check_usage(harness: Any, reply: Any) -> None:
     problem = usage_problem(getattr(reply, "usage", None))
     if problem is not None:
         raise USAGE_CANNOT_BE_COUNTED(harness=harness, problem=problem, billed=True)  # the harness has replied
-
-
-def of_run(host: TaskHost, harness: Any) -> BoundHarness[Any]:
-    """Return *harness*, the run's, bound to the task, with the tools that the node names, or the default ones."""
-    tools: Sequence[str] | None = host.task.node.policy.tools
-    if tools is None and host.task.engine.path:  # a nested graph
-        tools = default_tools(harness, host.task, host.warnings)
-    return bind(host, harness, tools, None)  # None: all tools of the agent; no budget
-
-
-def bind(host: TaskHost, harness: Any, tools: Sequence[Any] | None, budget: Budget | None) -> BoundHarness[Any]:
-    """Return *harness* bound to the task, for `ctx.bind()`.
-
-    *tools* are those that an agent may use, None for all of its own; *budget* is for this one use. In a graph that was
-    designed at run time, None stands for those that need no approval.
-    """
-    if tools is None and host.task.engine.designed:
-        tools = default_tools(harness, host.task, host.warnings)
-    check_harness(
-        harness,
-        taker="ctx.bind() takes a harness",
-        of_model="Put the model into an agent: ctx.bind(Agent(model)).",
-        otherwise="Bind an Agent, or any object with an async run().",
-        node=host.node,
-    )
-    if budget is not None:
-        check_budget(budget)
-        one_use = Ledger(budget, of=f"one use in node {host.node!r}", parent=host.ledger, warn=host.emit)
-        host = host.but(ledger=one_use)
-    return BoundHarness(harness, host, tools=tools)
-
-
-def default_tools(harness: Any, task: Task, warnings: list[str]) -> Sequence[str] | None:
-    """Return the names of the tools of *harness* that a node of a nested graph may use without naming them.
-
-    These are the tools that need no approval. A warning names the others: it is added to the *warnings* of each run,
-    and logged once per process.
-
-    Returns:
-        0..n names; None if *harness* has no tool that needs approval, or is not an agent.
-    """
-    own = harness.tools if hasattr(harness, "__graphrt_drive__") else ()
-    withheld = [tool.spec.name for tool in own if tool.policy.approval is not False]
-    if not withheld:
-        return None
-    agent, node, plan = str(harness.name), task.node.name, task.engine.plan
-    at = plan.spec_where(task.node.index)  # file and line where the node was added; empty if unknown
-    text = (
-        f"Node {node!r} of nested graph {plan.name!r}{f' at {at}' if at else ''} does not offer agent {agent!r} its tools "
-        f"{withheld}, which need approval: a node of a nested graph has to name them in tools=[...]."
-    )
-    warn(warnings, text)
-    return [tool.spec.name for tool in own if tool.policy.approval is False]
 
 
 def _form(options: dict[str, Any]) -> OutputForm | None:
