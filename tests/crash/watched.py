@@ -32,11 +32,12 @@ class Watched(StoreWrapper):
         with killer.around("open"):
             super().__init__(open_store(url))
 
-    def call(self, operation: str, /, *args: Any, **options: Any) -> Any:
+    def call(self, method: Any, /, *args: Any, **options: Any) -> Any:
+        operation = method.__name__
         if operation not in ("claim", "renew", "release"):
-            return super().call(operation, *args, **options)
+            return super().call(method, *args, **options)
         with self._killer.around(operation):
-            return super().call(operation, *args, **options)
+            return super().call(method, *args, **options)
 
     def commit(self, claim: Any, commit: Commit) -> None:
         with self._killer.around(f"commit {described(commit)}"):
@@ -147,7 +148,7 @@ def watch_journal(world: World) -> None:
                     found["intents"].append([event.task, event.key])
                 case _:
                     pass
-        world.tell("acked", seq=journal.seq, **found)
+        world.tell("acked", seq=journal.standing.seq, **found)
         world.staged(keys)
 
     Journal.write, Journal.stage, Journal.tell = write, stage, quick  # type: ignore[method-assign]

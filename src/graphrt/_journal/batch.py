@@ -9,36 +9,14 @@ task that runs this graph, and a slash. It is empty for the graph at the top.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from graphrt._engine.emit_events import Logged
 from graphrt.errors import InputError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.events import (
-    Entry,
-    RunCancelled,
-    RunCompleted,
-    RunFailed,
-    RunInterrupted,
-    RunResumed,
-    RunStarted,
-    SuperstepAbandoned,
-    SuperstepCommitted,
-    ThreadForked,
-    ThreadMigrated,
-)
-from graphrt.stores.protocol import Status
+from graphrt.events import Entry, RunResumed, RunStarted, SuperstepAbandoned, SuperstepCommitted
 
-STATUS: Final[Mapping[Any, Status]] = {
-    RunStarted: "running",
-    RunResumed: "running",
-    RunCompleted: "completed",
-    RunInterrupted: "interrupted",
-    RunFailed: "failed",
-    RunCancelled: "cancelled",
-}
-"""Class of each event that begins or ends a run, to the status of the thread after it."""
 UNSTAGES: Final = frozenset({SuperstepCommitted, SuperstepAbandoned})
 """Events after which nothing is staged: what was staged has become entries, or was given up.
 
@@ -84,36 +62,3 @@ def no_time(at: object) -> InputError:
         wanted="Runtime a clock that returns seconds since the epoch, as time.time does",
         known="nothing was stored",
     )
-
-
-def last_cause(logged: Sequence[Logged], seq: int, cause: int) -> int:
-    """Return the cause of the entry that follows *logged*: the `seq` of the last event of `_CAUSES` of the top graph.
-
-    Args:
-        seq: Number of the last entry of *logged*.
-        cause: The cause before *logged*, which is the result if *logged* has no such event.
-    """
-    for back, (path, event) in enumerate(reversed(logged)):
-        # Starts and commits of nested graphs cause entries of their own graph only.
-        if not path and isinstance(event, _CAUSES):
-            return seq - back
-    return cause
-
-
-def fingerprint_after(logged: Sequence[Logged]) -> str | None:
-    """Return the fingerprint of the thread's graph after *logged*; None if no event of it sets one.
-
-    A fingerprint is a digest of a graph's names, edges, policies and schema. The writer stores it in the thread's meta,
-    by which a later run sees whether the graph has changed.
-    """
-    found = [one for _, event in logged if (one := _fingerprint(event)) is not None]
-    return found[-1] if found else None
-
-
-def _fingerprint(event: Any) -> str | None:
-    """Return the fingerprint that *event* sets: of the graph that drives the thread from then on; None if none."""
-    if isinstance(event, RunStarted):
-        return event.fingerprint
-    if isinstance(event, ThreadMigrated):
-        return event.target
-    return event.state.fingerprint if isinstance(event, ThreadForked) else None

@@ -12,12 +12,13 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from graphrt._journal.batch import Batch, last_cause
+from graphrt._journal.batch import Batch
 from graphrt._journal.batch_format import digest, encode
 from graphrt._journal.body import Body
 from graphrt._journal.log_keys import KeyRing
 from graphrt._journal.name_table import Names
 from graphrt._journal.reader import Reader
+from graphrt._journal.standing import ThreadStanding
 from graphrt._journal.thread_meta import name_in, read_meta
 from graphrt._journal.verifying import PLAIN
 from graphrt.errors._codes.stores import STORE_DAMAGED
@@ -61,7 +62,10 @@ def named(
     logged: list[tuple[str, Any]] = [("", ThreadCopied(source=source, thread=to))]
     reader = Reader(None, source, PLAIN, meta=meta)  # type: ignore[arg-type]  # a record without a value fetches nothing
     before = reader.batch(last)
-    batch = Batch(at, before.run, last_cause(before.logged, last.seq, before.cause), logged)
+    standing = ThreadStanding()
+    standing.cause = before.cause
+    standing.apply(before.logged, last.seq - last.count + 1, before.run)
+    batch = Batch(at, standing.run, standing.cause, logged)
     newest = whole.snapshots.get(last.seq)
     body = Body(PLAIN, Names())
     vouched = None if newest is None else (last.seq, digest(newest))

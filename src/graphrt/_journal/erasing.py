@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 
 from pydantic_core import from_json
 
-from graphrt._journal.batch import Batch, last_cause
+from graphrt._journal.batch import Batch
 from graphrt._journal.batch_format import blob_names, closed, digest, encode
 from graphrt._journal.body import ERASED_LINE, Body
 from graphrt._journal.name_table import Names
 from graphrt._journal.reader import Reader, check_end, check_name, check_own, check_unsealed, lacking
 from graphrt._journal.staging import binding, outcomes
+from graphrt._journal.standing import ThreadStanding
 from graphrt._journal.text_in_values import escaped
 from graphrt._journal.thread_fold import chain_of
 from graphrt._journal.thread_meta import name_after, read_meta
@@ -138,7 +139,7 @@ class ThreadErasure:
         self.reader: Final = Reader(store, head.thread, PLAIN, meta=self._meta, keys=keys)  # reads values as JSON
         self.chain: Chain | None = None
         """The end of the chain, after `commit` with the new record; None if the thread is not chained."""
-        self._run, self._cause = "", 0  # of the last record: the entry about the erasure continues that run
+        self._standing = ThreadStanding()  # the entry about the erasure continues the last run
         self.ends_with_erasure: bool = False
         """Whether the last entry is a `ValuesErased`: the audit log file may still lack an interrupted erasure."""
         self.known_erased: dict[int, set[int]] = {}
@@ -178,7 +179,8 @@ class ThreadErasure:
             self.base = self._store.load(head.thread, upto=head.first - 1).snapshot
         if self.base is not None:
             state = self.reader.saved(self.base.body, self.base.seq)
-            self._run, self._cause, digests = state.run, state.cause, state.digests
+            self._standing.stand(state, self.base.seq)
+            digests = state.digests
             lines, names = self._lines(self.base.body)
             self._base_part = part_of(lines, names, self.base.seq, self._choose)
         if self._meta.get("chained"):
@@ -191,7 +193,7 @@ class ThreadErasure:
         for record in self._store.records(head.thread, after=seq, upto=head.seq):
             if record.seq - record.count != seq:
                 raise lacking(head.thread, seq + 1)
-            batch, body = reader.body(record.body, place=f"entry {record.seq}", first=record.seq == record.count)
+            batch, body = reader.body(record.body, place=record.seq, first=record.seq == record.count)
             lines = body.lines
             if self.chain is not None:
                 self.chain.check(record.seq, record.count, batch.at, lines, body.written, record.seal)
@@ -207,12 +209,11 @@ class ThreadErasure:
             )
             if part.chosen or any(place.kind in ("checksums", "vouch") for place in part.places):
                 self._cut[record.seq] = record, part
-            self._run = batch.run or self._run
             self.ends_with_erasure = isinstance(batch.logged[-1][1], ValuesErased)  # pairs of path and event
             note_erased(batch.logged, self.known_erased)
             if self.chain is not None:
                 self.chain.name = name_after(batch.logged, self.chain.name)
-            self._cause = last_cause(batch.logged, record.seq, self._cause)
+            self._standing.apply(batch.logged, record.seq - record.count + 1, batch.run)
             seq = record.seq
         check_end(head.thread, seq, head.seq)
         check_name(self._store, head.thread, self.chain and self.chain.name)
@@ -315,7 +316,7 @@ class ThreadErasure:
             seed: Makes the salts the same each time; None draws them at random.
         """
         seq, staged, base = self.loaded.head.seq + 1, self.staged(), self.new_base()
-        batch = Batch(at, self._run, self._cause, [("", event)])
+        batch = Batch(at, self._standing.run, self._standing.cause, [("", event)])
         body = Body(PLAIN, self.reader.names)
         # An *end* is the hash that a staged body ends with, in part. Vouch for the keys that the last record did
         # (`beside`, all checked to be staged); where its end is empty, it vouched only that there is a body.

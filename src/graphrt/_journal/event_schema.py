@@ -8,6 +8,8 @@ values go on lines of the body, and the JSON has the numbers of these lines.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from graphrt import events
@@ -64,19 +66,30 @@ if TYPE_CHECKING:
     from graphrt._journal.body import Body
 
 
+class _Writing(NamedTuple):
+    """What writing an event needs of its form, made ready: this runs for every event of every run with a store."""
+
+    code: int
+    values: Callable[[Any], tuple[Any, ...]]
+    """Returns the values of the fields, in stored order."""
+    puts: tuple[Callable[[Body, Any], Any], ...]
+    """What writes each field."""
+    skips: tuple[bool, ...]
+    """Whether an empty value is the default of the field. It is not if that is None: `goto=()` and `goto=None` differ."""
+
+
 def encode_event(body: Body, path: str, event: events.Event | events.StateSaved) -> list[Any]:
     """Return *event* as it is stored; user values become lines of *body*."""
     body.path = path  # codecs need it: ids of tasks begin with it, and only fields of the top graph are noted
-    kind = event.__class__
-    form = FORMS[kind]
-    entry: list[Any] = [CODES[kind], path or 0]
-    for name, how in form:
-        value = getattr(event, name)
-        entry.append(None if value is None else how.put(body, value))
-    # Trailing fields that hold their default are dropped. An empty list counts as the default only if the default is
-    # not None, because `goto=()` and `goto=None` differ. `entry` begins with code and path, hence the 3.
-    while entry[-1] is None or (entry[-1] == [] and form[len(entry) - 3][1].empty is not None):
-        entry.pop()  # reading an absent field gives the same value
+    code, values_of, puts, skips = _WRITING[event.__class__]
+    values = values_of(event)
+    # Trailing fields that hold their default are left out: reading an absent field gives the same value.
+    count = len(values)
+    while count and ((value := values[count - 1]) is None or (skips[count - 1] and not value)):
+        count -= 1
+    entry: list[Any] = [code, path or 0]
+    for put, value in zip(puts, values[:count], strict=False):
+        entry.append(None if value is None else put(body, value))
     return entry
 
 
@@ -410,6 +423,21 @@ NODE_IN_TASK_ID: Final = frozenset({events.TaskSucceeded, events.TaskFailed, eve
 """Events whose node is not stored, because the id of their task names it, as `2.0:search` names `search`."""
 
 
+def _only(get: Callable[[Any], Any], event: Any) -> tuple[Any]:
+    """Return the one field that *get* returns, as a tuple."""
+    return (get(event),)
+
+
+def _writing(code: int, form: Form) -> _Writing:
+    """Make ready what writing an event with the *code* needs."""
+    names = [name for name, _ in form]
+    get: Callable[[Any], Any] = attrgetter(*names)
+    values: Callable[[Any], tuple[Any, ...]] = get if len(names) > 1 else partial(_only, get)
+    # Empty sequences and mappings, and what a codec writes as absent (RARE_) when it holds its default.
+    skips = tuple(how.empty in ((), {}) or how.put is RARE_FLAG.put for _, how in form)
+    return _Writing(code, values, tuple(how.put for _, how in form), skips)
+
+
 def _reading(kind: Any, form: Form) -> _Reading:
     """Make ready what reading an event of *kind* needs."""
     setters: dict[str, _Set] = {name: getattr(kind, name).__set__ for name in kind.__slots__}
@@ -430,4 +458,5 @@ def _reading(kind: Any, form: Form) -> _Reading:
 
 
 _new: Final = object.__new__
+_WRITING: Final = {kind: _writing(code, form) for code, kind, form in _FORMS}
 _READING: Final = {code: _reading(kind, form) for code, kind, form in _FORMS}

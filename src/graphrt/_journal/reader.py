@@ -23,7 +23,7 @@ from graphrt import events
 from graphrt._engine.emit_events import Logged
 from graphrt._journal.batch import UNSTAGES, Batch
 from graphrt._journal.batch_format import decode, digest
-from graphrt._journal.body import Body
+from graphrt._journal.body import NOTHING, Body
 from graphrt._journal.name_table import Names
 from graphrt._journal.staging import binding, outcomes
 from graphrt._journal.thread_meta import name_in
@@ -128,7 +128,7 @@ class Reader:
         payload: bytes,
         names: Names | None = None,
         *,
-        place: str = "",
+        place: str | int = "",
         key: str | None = None,
         first: bool = False,
     ) -> tuple[Batch, Body]:
@@ -136,7 +136,7 @@ class Reader:
 
         Args:
             names: Names to read with, if not those of the thread: staged bodies and snapshots bring their own.
-            place: Where the payload belongs, for errors: `entry 3`, `what is staged of '1.0:a'`.
+            place: Where the payload belongs, for errors: number of an entry, or `what is staged of '1.0:a'`.
             key: Key of a staged body, to which it is bound; None for a record or a snapshot.
             first: Whether it is the body of the first record.
 
@@ -155,13 +155,14 @@ class Reader:
         except StoreError as error:
             raise self.placed(error, place) from error.__cause__
 
-    def placed(self, error: StoreError, place: str, **data: Any) -> StoreError:
+    def placed(self, error: StoreError, place: str | int, **data: Any) -> StoreError:
         """Return *error* with the thread and place where it occurred, unless it names a thread already.
 
         Codecs and seals raise errors without a place. *data* are more attributes for the error, which is changed.
         """
         if error.thread is None:
-            here, said = f"thread {self.thread!r}" + (f", {place}" if place else ""), error.where
+            where = f"entry {place}" if isinstance(place, int) else place
+            here, said = f"thread {self.thread!r}" + (f", {where}" if where else ""), error.where
             error.__dict__.update({"thread": self.thread, **data})
             error.where = f"{here}: {said}" if said else here
         return error
@@ -169,7 +170,7 @@ class Reader:
     def batch(self, record: Record) -> Batch:
         """Return the batch of *record*, the events of its commit. Its seal is not checked."""
         # Entries are numbered from 1 without gaps, so the first record ends with its own count.
-        return self.body(record.body, place=f"entry {record.seq}", first=record.seq == record.count)[0]
+        return self.body(record.body, place=record.seq, first=record.seq == record.count)[0]
 
     def entries(self, records: Iterable[Record]) -> Iterator[Entry]:
         """Yield the entries of *records*, in order."""
@@ -188,8 +189,7 @@ class Reader:
             StoreError: The record is not what was sealed, does not follow, or has another number of entries than it
                 says.
         """
-        place = f"entry {record.seq}"
-        batch, body = self.body(record.body, place=place, first=record.seq == record.count)
+        batch, body = self.body(record.body, place=record.seq, first=record.seq == record.count)
         if len(batch.logged) != record.count:
             raise self.miscounted(record, len(batch.logged))
         try:
@@ -198,7 +198,7 @@ class Reader:
             else:
                 check_unsealed(record.seq, record.seal)
         except StoreError as error:
-            raise self.placed(error, place) from error.__cause__
+            raise self.placed(error, record.seq) from error.__cause__
         self.check_vouched(record, batch, body)
         return batch
 
@@ -214,6 +214,8 @@ class Reader:
             StoreError: Meta or snapshot is not what was written.
         """
         vouched = body.vouched
+        if vouched is NOTHING and not self.beside:
+            return
         # The superstep ended, which removed the staged bodies that earlier records vouched for.
         if self.beside and any(not path and event.__class__ in UNSTAGES for path, event in batch.logged):
             self.beside = {}

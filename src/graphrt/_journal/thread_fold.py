@@ -18,15 +18,16 @@ from graphrt._engine.edit import status_after
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import evolve_all
-from graphrt._journal.batch import STATUS, Batch, last_cause
+from graphrt._journal.batch import Batch
 from graphrt._journal.reader import Reader, check_unsealed, lacking
+from graphrt._journal.standing import ThreadStanding
 from graphrt._journal.thread_meta import name_after
 from graphrt._plan.tables import Plan
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.journal import FOLD_FAILED, JOURNAL_MISFIT
 from graphrt.errors._codes.stores import STORE_DAMAGED
 from graphrt.limits import Limits
-from graphrt.stores.protocol import Record, Status
+from graphrt.stores.protocol import Record
 
 if TYPE_CHECKING:
     from graphrt._journal.chain import Chain
@@ -49,8 +50,8 @@ def chain_of(thread: str, digests: Mapping[str, str] | None, keys: KeyRing | Non
 
 
 @final
-class Fold:
-    """A thread folded up to an entry.
+class Fold(ThreadStanding):
+    """A thread folded up to an entry: where it stands, and its engine.
 
     Args:
         plan: The present graph.
@@ -61,25 +62,15 @@ class Fold:
     """
 
     __slots__ = (
-        "cause",
         "chain",
         "engine",
-        "erasures",
-        "error",
-        "fingerprint",
-        "left",
         "measured",
         "meta",
         "migrated",
         "nested",
         "reader",
         "reported",
-        "run",
-        "seed",
-        "seq",
         "staged",
-        "status",
-        "steps_at",
         "tail",
         "verdict",
     )
@@ -87,26 +78,12 @@ class Fold:
     def __init__(
         self, plan: Plan, limits: Limits, reader: Reader, meta: dict[str, Any], *, check_state: bool = False
     ) -> None:
+        super().__init__()
         self.engine: Engine = Engine(plan, limits, thread=reader.thread, check_state=check_state)
         self.reader: Reader = reader
         self.meta: dict[str, Any] = meta
         self.chain: Chain | None = chain_of(str(meta["chained"]), None, reader.keys) if meta.get("chained") else None
         """The end of the hash chain; None if the thread has none."""
-        self.seq: int = 0
-        """Number of the last entry that was folded."""
-        self.cause: int = 0
-        """`seq` of the last start, resume or commit; the next entry names it as its cause."""
-        self.status: Status = "new"
-        self.erasures: int = 0
-        """Number of erasures among the entries: each replaced values in entries before it."""
-        self.error: str | None = None
-        """Class and first line of the error that the thread failed with; None if it did not fail."""
-        self.run: str = ""
-        """Id of the last run."""
-        self.seed: int | None = None
-        """Seed of the last run; None before the first."""
-        self.fingerprint: str = ""
-        """Fingerprint of the graph that the thread was last driven with."""
         self.nested: list[str] = []
         """Path of each nested entry since the last commit: what the journal has of the open superstep already, so that
         it is not journalled again when that is restored."""
@@ -114,15 +91,10 @@ class Fold:
         """Bytes of the records since the snapshot."""
         self.measured: int = 0
         """Bytes of the state when it was last measured, to see whether a snapshot is worth it; 0 if not known."""
-        self.steps_at: int = 0
-        """Number of the last entry that changed the state; listings of snapshots read the values there."""
         self.staged: Mapping[str, str] = {}
         """Key to the end of the body, of what is staged for tasks of the open superstep; records vouch for these."""
         self.reported: Reported | None = None
         """What workers of queues report of its tasks by letters; None if no letter was read."""
-        self.left: bool = False
-        """Whether the last entry gave the thread back on purpose (`RunHandedOver`), for another process to drive it. A
-        running thread without an owner was otherwise lost by a crash."""
         self.verdict: Verdict | None = None
         """Whether the present graph may continue the thread; None for one that is just being made."""
         self.migrated: events.ThreadMigrated | None = None
@@ -148,17 +120,10 @@ class Fold:
         # From here on, new names must continue this list, which `Names.add` checks.
         names.told = len(saved.names)
         evolve_all(self.engine, [("", saved)])  # type: ignore[list-item]  # not an Event, but folded like one
-        self._stand(saved, seq)
+        self.stand(saved, seq)
         if self.chain is not None:
             # A snapshot keeps the chain's digests, so records after it can be verified without those before.
             self.chain = chain_of(str(self.meta["chained"]), saved.digests, self.reader.keys)
-
-    def _stand(self, saved: events.StateSaved, seq: int) -> None:
-        """Set what a snapshot, or the state of a fork (inside its `ThreadForked`), says about position and run."""
-        self.seq = self.steps_at = seq
-        self.cause, self.run, self.seed = saved.cause, saved.run, saved.seed
-        self.fingerprint = saved.fingerprint
-        self.status = saved.status  # type: ignore[assignment]  # a plain str in events
 
     def add(self, record: Record, upto: int | None = None) -> None:
         """Fold the next record, or its entries up to *upto*.
@@ -182,15 +147,14 @@ class Fold:
         first = record.seq - record.count + 1
         if first != self.seq + 1:  # entries are numbered without gaps
             raise lacking(self.reader.thread, self.seq + 1)
-        place = f"entry {record.seq}"
-        batch, body = self.reader.body(record.body, place=place, first=first == 1)
+        batch, body = self.reader.body(record.body, place=record.seq, first=first == 1)
         try:
             if self.chain is not None:
                 self.chain.check(record.seq, record.count, batch.at, body.lines, body.written, record.seal)
             else:
                 check_unsealed(record.seq, record.seal)
         except StoreError as error:
-            raise self.reader.placed(error, place) from error.__cause__
+            raise self.reader.placed(error, record.seq) from error.__cause__
         self.reader.check_vouched(record, batch, body)
         self.tail += len(record.body) + len(record.seal)
         if len(batch.logged) != record.count:
@@ -230,57 +194,20 @@ class Fold:
             raise FOLD_FAILED(
                 seq=first, thread=self.reader.thread, problem=error.what, where=self.engine.where()
             ) from error
-        self.run = run or self.run
-        seq = first
+        self.apply(logged, first, run)
         for path, event in logged:
             if path:  # its effect on the state comes with the outcome of the task that runs the nested graph
                 self.nested.append(path)
-            else:
-                self._note(event, seq)
-            seq += 1
-        if logged:
-            self.left = logged[-1][1].__class__ is events.RunHandedOver and not logged[-1][0]
-            last = logged[-1][1]
-            self.erasures += last.__class__ is events.ValuesErased  # the last entry of its commit
-            if isinstance(last, events.ThreadCopied) and self.chain is not None:  # the only entry of its commit
-                self.chain.name = name_after(logged[-1:], self.chain.name)
-        self.cause = last_cause(logged, seq - 1, self.cause)
-        self.seq = seq - 1
-
-    def _note(self, event: Any, seq: int) -> None:
-        """Set what an entry of the top graph says about status and run."""
-        kind = event.__class__
-        status = STATUS.get(kind)
-        if status is not None:
-            self.status = status
-            # Any other event that sets the status clears the error.
-            self.error = f"{event.error}: {event.message}" if kind is events.RunFailed else None
-        if kind in CHANGES:
-            self.steps_at = seq
-        # `TasksRouted` after answered `interrupt_after` questions ends the wait of a superstep that has committed.
-        if kind in SETTLES or (kind is events.TasksRouted and event.reason == "answered"):
-            self.nested = []
-        if kind is events.RunStarted:
-            self.seed, self.fingerprint = event.seed, event.fingerprint
-        elif kind is events.ThreadForked:
-            saved = event.state
-            self._stand(saved, seq)
-        elif kind is events.ThreadMigrated:
-            self.fingerprint = event.target
-        elif kind is events.ThreadUpdated:  # `fresh`: the edit made the thread, which counts as completed before
-            self.status = status_after(self.engine, "completed" if event.fresh else self.status)
+            # `TasksRouted` after answered `interrupt_after` questions ends the wait of a superstep that has committed.
+            elif event.__class__ in SETTLES or (isinstance(event, events.TasksRouted) and event.reason == "answered"):
+                self.nested = []
+        last = logged[-1][1] if logged else None
+        if last.__class__ is events.ThreadUpdated:
+            self.status = status_after(self.engine, self.status)
+        elif isinstance(last, events.ThreadCopied) and self.chain is not None:  # the only entry of its commit
+            self.chain.name = name_after(logged[-1:], self.chain.name)
 
 
-CHANGES: Final = frozenset(
-    {
-        events.RunStarted,
-        events.SuperstepCommitted,
-        events.ThreadUpdated,
-        events.ThreadForked,
-        events.ThreadMigrated,
-    }
-)
-"""Events that change the state. Listings of snapshots have one for each, and for the end of a run."""
 SETTLES: Final = frozenset(
     {events.RunStarted, events.SuperstepAbandoned, events.SuperstepCommitted, events.ThreadForked}
 )

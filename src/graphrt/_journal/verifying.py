@@ -201,7 +201,7 @@ class Check:
         Raises:
             StoreError: The record is damaged.
         """
-        batch, body = reader.body(record.body, place=f"entry {record.seq}", first=record.seq == record.count)
+        batch, body = reader.body(record.body, place=record.seq, first=record.seq == record.count)
         if len(batch.logged) != record.count:
             raise reader.miscounted(record, len(batch.logged))
         if chain is not None:

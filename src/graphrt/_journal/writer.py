@@ -26,7 +26,7 @@ from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
 from graphrt._engine.snapshot_data import saved
 from graphrt._forks import Home, OwnLock
-from graphrt._journal.batch import STATUS, UNSTAGES, Batch, fingerprint_after, last_cause
+from graphrt._journal.batch import UNSTAGES, Batch
 from graphrt._journal.batch_format import digest, encode, encode_state
 from graphrt._journal.body import Body
 from graphrt._journal.fast_step_bytes import FastStepBytes
@@ -34,6 +34,7 @@ from graphrt._journal.name_table import Names
 from graphrt._journal.open_questions import Listing
 from graphrt._journal.sink_entries import handed, show_later
 from graphrt._journal.staging import encode_staged, outcomes, settled
+from graphrt._journal.standing import STATUS, ThreadStanding
 from graphrt._journal.thread_commits import ThreadCommits
 from graphrt._journal.thread_meta import preload, renewed
 from graphrt.errors import InputError
@@ -78,7 +79,7 @@ class Journal:
     # fmt: off
     __slots__ = (
         "_at", "_briefs", "_chain", "_clock", "_commits", "_copies", "_engine", "_listing", "_lock", "_measured", "_meta",
-        "_names", "_run_id", "_salts_seed", "_sinks", "_staged", "_tail", "_untracked", "_watched", "cause", "fingerprint", "given_at", "saved", "seed", "seq", "status",
+        "_names", "_run_id", "_salts_seed", "_sinks", "_staged", "_tail", "_untracked", "_watched", "given_at", "saved", "standing",
     )
     # fmt: on
 
@@ -110,12 +111,8 @@ class Journal:
         """Time of the first commit, if the caller has read the clock for it; else None."""
         self.saved: tuple[int, str] | None = None
         """Entry and body's digest of a snapshot that no record vouches for yet: the next one does."""
-        self.seq: int = 0
-        """Number of the last entry."""
-        self.cause: int = 0  # of the next entry
-        self.status: Status = "running"
-        self.seed: int | None = None  # of the run, for snapshots
-        self.fingerprint: str = ""  # digest of the thread's graph
+        self.standing: ThreadStanding = ThreadStanding()
+        """Where the thread stands after what was written."""
 
     def keep(
         self,
@@ -176,14 +173,14 @@ class Journal:
         with self._lock:
             at = self._at = self.given_at if self.given_at is not None else self._clock()
             self.given_at = None
-            batch = Batch(at, self._run_id, self.cause, logged)
-            first = self.seq + 1
+            batch = Batch(at, self._run_id, self.standing.cause, logged)
+            first = self.standing.seq + 1
+            after = self.standing.after(logged, self._run_id)
+            if status is not None:
+                after.status = status
             if self._commits is not None:
-                self._store(
-                    batch, staged, taken, release=release, status=status, below=below
-                )  # durable first, then true
-            self.seq += len(logged)
-            self.cause = last_cause(logged, self.seq, self.cause)
+                self._store(batch, staged, taken, after, release=release, status=status, below=below)
+            self.standing = after  # durable first, then true
             if not self._sinks and not self._watched:
                 return []
             made = batch.entries(first, self._commits and self._commits.claim.thread)  # of a fork: not its source's id
@@ -209,7 +206,7 @@ class Journal:
             blobs: dict[str, bytes] = {}
             bodies = self._encoded(staged, blobs)
             # The time of the last commit. The clock is read for entries only, whose order is always the same (R13).
-            self._commits.put(Commit(expected=self.seq, at=self._at, stage=bodies, blobs=blobs))
+            self._commits.put(Commit(expected=self.standing.seq, at=self._at, stage=bodies, blobs=blobs))
             self._staged |= outcomes(bodies)
 
     def _store(
@@ -217,15 +214,16 @@ class Journal:
         batch: Batch,
         staged: Beside,
         taken: Sequence[int],
+        after: ThreadStanding,
         *,
         release: bool,
         status: Status | None,
         below: tuple[Saved, Mapping[str, bytes]] | None,
     ) -> None:
-        """Make the commit of *batch*, and store it."""
+        """Make the commit of *batch*, after which the thread stands as *after* says, and store it."""
         engine, commits = self._engine, self._commits
         assert engine is not None and commits is not None  # noqa: PT018, S101 - `keep` was called
-        seq, count, known = self.seq + len(batch.logged), len(batch.logged), len(self._names.known)
+        seq, count, known = after.seq, len(batch.logged), len(self._names.known)
         snapshot, blobs = (None, dict[str, bytes]()) if below is None else (below[0], dict(below[1]))
         if snapshot is not None:
             self.saved = (snapshot.seq, digest(snapshot.body))
@@ -248,22 +246,19 @@ class Journal:
                 raise
         self._tail += len(payload) + len(seal)
         self.saved = None
-        status = status or next((STATUS[kind] for kind in reversed(kinds) if kind in STATUS), None)
-        self.status = status or self.status
-        self.fingerprint = fingerprint_after(batch.logged) or self.fingerprint
+        if status is None and not STATUS.keys().isdisjoint(kinds):
+            status = after.status
         commit = Commit(
-            expected=self.seq,
+            expected=seq - count,
             at=batch.at,
             records=(Record(seq, count, payload, seal),),
             unstage=unstage,
             stage=stage,
-            snapshot=self._snapshot(seq, last_cause(batch.logged, seq, self.cause), blobs)
-            if events.SuperstepCommitted in kinds
-            else snapshot,
+            snapshot=self._snapshot(after, blobs) if events.SuperstepCommitted in kinds else snapshot,
             blobs=blobs,
-            meta=self._new_meta(known),
+            meta=self._new_meta(known, after.fingerprint),
             status=status,
-            graph=engine.plan.name if self.seq == 0 else None,  # in the first one
+            graph=engine.plan.name if seq == count else None,  # in the first one
             release=release,
             taken=tuple(taken),
         )
@@ -282,27 +277,30 @@ class Journal:
             blobs |= body.blobs
         return bodies
 
-    def _new_meta(self, known: int) -> bytes | None:
+    def _new_meta(self, known: int, fingerprint: str) -> bytes | None:
         """Return the thread's meta if it changed; *known* is the number of names before."""
         plan = self._engine.plan if self._engine is not None else None
-        changed = renewed(self._meta, self._names, known, self.fingerprint, plan)
+        changed = renewed(self._meta, self._names, known, fingerprint, plan)
         if changed is None:
             return None
         self._meta = changed
         return to_json(changed, fallback=repr)
 
-    def _snapshot(self, seq: int, cause: int, blobs: dict[str, bytes]) -> Saved | None:
-        """Return a snapshot of the state after *seq* if the tail is at least twice as large; else None (decision 0018).
+    def _snapshot(self, after: ThreadStanding, blobs: dict[str, bytes]) -> Saved | None:
+        """Return a snapshot of the state if the tail is at least twice as large; else None (decision 0018).
 
-        *cause* is that of the next entry. Measuring costs as much as a snapshot, so it waits until the tail has doubled: log(length of the thread) times
+        Measuring costs as much as a snapshot, so it waits until the tail has doubled: log(length of the thread) times
         in all. Large values of the snapshot join *blobs*.
+
+        Args:
+            after: Where the thread stands then, after the commit of a superstep.
         """
         engine = self._engine
         if engine is None or engine.tasks or self._tail < max(SNAPSHOT_BYTES, 2 * self._measured):
             return None  # a snapshot cannot hold an open superstep
         body = Body(engine.plan.codec, Names())
         try:
-            payload = encode_state(body, self.state(cause))
+            payload = encode_state(body, self._state(after))
         except NotStorable:  # results of reducers are not checked (R7), and only a snapshot would contain them
             self._measured = self._tail
             return None
@@ -312,19 +310,19 @@ class Journal:
             self._measured = max(self._measured, self._tail)
             return None
         blobs.update(body.blobs)
-        self._tail, self.saved = 0, (seq, digest(payload))
-        return Saved(seq, payload)
+        self._tail, self.saved = 0, (after.seq, digest(payload))
+        return Saved(after.seq, payload)
 
-    def state(self, cause: int) -> events.StateSaved:
-        """Return what all entries fold to, between supersteps; *cause* is that of the next one."""
+    def _state(self, after: ThreadStanding) -> events.StateSaved:
+        """Return what all entries fold to, between supersteps."""
         assert self._engine is not None  # noqa: S101 - callers have one
         return replace(
             saved(self._engine),
-            status=self.status,
+            status=after.status,
             run=self._run_id,
-            seed=self.seed,
-            cause=cause,
-            fingerprint=self.fingerprint,
+            seed=after.seed,
+            cause=after.cause,
+            fingerprint=after.fingerprint,
             names=tuple(self._names.known),
             digests=self._chain.saved() if self._chain is not None else {},
         )
@@ -332,7 +330,7 @@ class Journal:
     @property
     def grown(self) -> Grown:
         """How much the thread has grown since its last snapshot."""
-        return Grown(self.seq, self._tail, self._measured)
+        return Grown(self.standing.seq, self._tail, self._measured)
 
     def tell(self) -> None:
         """Store the superstep that the engine noted, with the bytes that `write` would make of its events."""
@@ -347,17 +345,20 @@ class Journal:
                 self.write(briefs.logged(told))
                 return
             at = self._at = self._clock()
-            expected, seq = self.seq, self.seq + 2  # the task's outcome and the commit
+            before = self.standing
+            expected, seq = before.seq, before.seq + 2  # the task's outcome and the commit
+            after = before.after((), "")
+            after.seq = after.cause = after.steps_at = seq
             blobs: dict[str, bytes] = told[2].blobs if told[2] else {}  # large values of the update
-            body, seal = briefs.make(shape, told, seq, at, self.cause)
+            body, seal = briefs.make(shape, told, seq, at, before.cause)
             self._tail += len(body) + len(seal)
-            snapshot = self._snapshot(seq, seq, blobs) if self._tail >= SNAPSHOT_BYTES else None
+            snapshot = self._snapshot(after, blobs) if self._tail >= SNAPSHOT_BYTES else None
             record = _make(Record, (seq, 2, body, seal))  # in half of the time that `Record(...)` takes
             commits.put(Commit(expected, at, (record,), unstage=True, snapshot=snapshot, blobs=blobs))
             self._staged.clear()
-            before, self.seq, self.cause = self.cause, seq, seq
+            self.standing = after
             if self._sinks:  # all of them only read: other sinks need copies, and turn this path off
-                show_later(self._sinks, partial(briefs.entries, told, seq - 1, at, before, engine.thread))
+                show_later(self._sinks, partial(briefs.entries, told, seq - 1, at, before.cause, engine.thread))
 
     def close(self) -> None:
         """Release the thread, at the end of a run."""

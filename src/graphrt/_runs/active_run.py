@@ -165,8 +165,8 @@ class ActiveRun:
                 staged=fold.staged if fold is not None else {},  # digests of outcomes that the next record vouches for
                 salts_seed=config.seed,  # a seeded run salts its hashes alike each time; None draws salts at random
             )
-            if fold is not None:  # `cause`: the last start, resume or commit; `fingerprint`: digest of the graph
-                journal.seq, journal.cause, journal.fingerprint = fold.seq, fold.cause, fold.fingerprint
+            if fold is not None:
+                journal.standing = fold.after((), "")
             services.stage = journal.stage  # stores outcomes and effects of the open superstep
             services.blocking = store.blocking or commits.recorder is not None  # a log is a file, with any store
             # R9: an outcome is stored the moment its task ends.
@@ -274,14 +274,7 @@ class ActiveRun:
     @property
     def seq(self) -> int:
         """Number of the last entry of the thread; 0 before the first."""
-        return self._journal.seq if self._journal is not None else 0
-
-    def seeded(self) -> int:
-        """Return the run's seed, and let the journal record it in each stored snapshot."""
-        seed = self.services.seed
-        if self._journal is not None:
-            self._journal.seed = seed
-        return seed
+        return self._journal.standing.seq if self._journal is not None else 0
 
     def hand_over(self, *, taken: Sequence[int] = ()) -> None:
         """Store the events noted so far, and release the thread in the same commit: it is due, for any Worker (R20).

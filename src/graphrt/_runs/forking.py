@@ -66,8 +66,7 @@ def journal_of(config: RunConfig, store: Store, fold: Fold, commits: ThreadCommi
         staged=fold.staged,
         salts_seed=config.seed,
     )
-    journal.seq, journal.cause, journal.seed = fold.seq, fold.cause, fold.seed
-    journal.fingerprint, journal.status = fold.fingerprint, fold.status
+    journal.standing = fold.after((), "")
     return journal
 
 

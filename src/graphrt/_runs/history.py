@@ -21,7 +21,8 @@ from typing import Any, Final, final
 
 from graphrt import events
 from graphrt._journal.reader import check_end
-from graphrt._journal.thread_fold import CHANGES, Fold
+from graphrt._journal.standing import CHANGES
+from graphrt._journal.thread_fold import Fold
 from graphrt._runs.arguments import check_number
 from graphrt._runs.inspection import state
 from graphrt._runs.loading import begun, check_named, fold_all, folded, from_the_first, start_from, the_store

@@ -273,7 +273,7 @@ def _started(
                 graph=engine.plan.name,
                 fingerprint=opened.config.graph.fingerprint,
                 thread=services.known_as,
-                seed=opened.seeded(),
+                seed=opened.services.seed,
                 input=kept,
                 fresh=fresh,
                 user=opened.config.user,

@@ -105,14 +105,12 @@ def _taken_over(store: Store, thread: str, log: Sequence[Entry]) -> int:
 
 def _status(log: Sequence[Entry], upto: int) -> Any:
     """Return the status that the thread had after the entry *upto*, for its copy; "completed" if no entry sets one."""
-    from graphrt._journal.batch import STATUS  # the status that each class of event sets
+    from graphrt._journal.standing import ThreadStanding  # only here
 
-    status: Any = "completed"
-    for entry in log:
-        event = entry.event
-        if entry.seq <= upto and not entry.path:
-            status = event.state.status if isinstance(event, events.ThreadForked) else STATUS.get(type(event), status)
-    return status
+    standing = ThreadStanding()
+    standing.status = "completed"
+    standing.apply([(one.path, one.event) for one in log if one.seq <= upto], 1)
+    return standing.status
 
 
 def _copy(store: Store, to: Store, thread: str, upto: int, *, status: Any) -> None:

@@ -266,7 +266,6 @@ def continued(
         answers = {id_: _redacted(engine, id_, answer) for id_, answer in answers.items()}
         engine.limit(config.limits)  # each drive has the limits of its own runtime
         opened = ActiveRun(config, engine, claim, fold=fold, seed=fold.seed, reads=reads)
-        opened.seeded()  # the journal repeats the seed in every stored snapshot
     except BaseException as error:
         config.clean(error)  # the error may quote an answer, which the redaction rules cover
         open_run.give_up(store, claim, opened, error)

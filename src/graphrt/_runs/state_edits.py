@@ -74,7 +74,7 @@ def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
         check_build(config, fold)
         journal = journal_of(config, store, fold, ThreadCommits(store, claim))
         if fresh:  # creation and first commit have the same time, so the clock is not read again
-            journal.given_at, journal.fingerprint = at, config.graph.fingerprint
+            journal.given_at, journal.standing.fingerprint = at, config.graph.fingerprint
         engine = fold.engine
         engine.listen(engine.plan.codec)
         adopted(engine, fold)  # if the graph has changed, the journal has to say so before the edit

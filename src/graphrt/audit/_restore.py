@@ -18,10 +18,11 @@ from pydantic_core import to_json
 
 from graphrt import events
 from graphrt._arguments import checked_path
-from graphrt._journal.batch import STATUS, UNSTAGES
+from graphrt._journal.batch import UNSTAGES
 from graphrt._journal.copies import named
 from graphrt._journal.reader import Reader
 from graphrt._journal.staging import outcomes
+from graphrt._journal.standing import ThreadStanding
 from graphrt._journal.verifying import PLAIN
 from graphrt.audit._keys import key_ring
 from graphrt.audit._lines import blob_in
@@ -32,7 +33,7 @@ from graphrt.errors import StoreError
 from graphrt.errors._codes.audit import INCOMPLETE_LOG, NOT_RESTORED
 from graphrt.stores._copying import Whole, write_thread
 from graphrt.stores.ids import check_id, shared_id
-from graphrt.stores.protocol import Head, Record, Status
+from graphrt.stores.protocol import Head, Record
 
 if TYPE_CHECKING:
     from graphrt.stores.protocol import Store
@@ -200,10 +201,10 @@ class Log:
             if "snapshot" not in self.begin:
                 raise INCOMPLETE_LOG(problem="it begins after a prune, and does not hold the state that the prune left")
             snapshots[begun] = self.begin["snapshot"].encode()
-            found.begin(reader.saved(snapshots[begun], begun))
+            found.stand(reader.saved(snapshots[begun], begun), begun)
         for record in self.records:
-            batch, body = reader.body(record.body, place=f"entry {record.seq}", first=record.seq == record.count)
-            found.add(batch.logged, batch.at, body.vouched.staged)
+            batch, body = reader.body(record.body, place=record.seq, first=record.seq == record.count)
+            found.add(batch.logged, record.seq - record.count + 1, batch.at, body.vouched.staged)
         staged = self._staged(found.beside)
         made_at = found.first_at or 0.0
         last = self.records[-1].seq
@@ -231,12 +232,11 @@ class Log:
 
 
 @final
-class _Standing:
+class _Standing(ThreadStanding):
     """Where a thread stands after its entries, as far as a store lists it. No graph is needed."""
 
     def __init__(self) -> None:
-        self.status: Status = "new"
-        self.graph = self.fingerprint = ""
+        super().__init__()
         self.first_at: float | None = None
         self.at = 0.0
         self.beside: Mapping[str, str] = {}
@@ -244,18 +244,14 @@ class _Standing:
         self._open: dict[str, str] = {}
         """Open questions, and the nodes that asked."""
 
-    def begin(self, state: events.StateSaved) -> None:
-        """Stand where a prune left the thread."""
-        self.status = state.status  # type: ignore[assignment]  # a plain str in events
-        self.fingerprint = state.fingerprint
-
-    def add(self, logged: Any, at: float, vouched: Mapping[str, str]) -> None:
-        """Add a record."""
+    def add(self, logged: Any, first: int, at: float, vouched: Mapping[str, str]) -> None:
+        """Add a record, whose entries are numbered from *first*."""
         self.at = at
         self.first_at = at if self.first_at is None else self.first_at
         if any(not path and event.__class__ in UNSTAGES for path, event in logged):
             self.beside = {}
         self.beside = vouched or self.beside
+        self.apply(logged, first)
         for path, event in logged:
             if not path:
                 self._add(event)
@@ -263,31 +259,21 @@ class _Standing:
             self.status = "running"
 
     def _add(self, event: Any) -> None:
-        self.status = STATUS.get(event.__class__, self.status)
         match event:
-            case events.RunStarted():
-                self.graph, self.fingerprint = event.graph, event.fingerprint
+            case events.RunStarted() | events.SuperstepAbandoned():
                 self._open.clear()
             case events.SuperstepCommitted() if not event.after:
-                self._open.clear()
-            case events.SuperstepAbandoned():
                 self._open.clear()
             case events.InterruptRaised():
                 self._open[event.id] = event.node
             case events.InterruptAnswered() | events.InterruptExpired() | events.InterruptWithdrawn():
                 self._open.pop(event.id, None)
-            case events.ThreadForked():
-                self.begin(event.state)
-            case events.ThreadMigrated():
-                self.fingerprint = event.target
             case events.ThreadUpdated():
                 self._updated(event)
             case _:
                 pass
 
     def _updated(self, event: events.ThreadUpdated) -> None:
-        if event.fresh:
-            self.status = "completed"
         if event.as_node is not None:
             self._open = {id_: node for id_, node in self._open.items() if node != event.as_node}
         if self.status == "completed" and event.next:
