@@ -207,7 +207,7 @@ def test_no_sync_task_starts_in_the_moment_of_a_cancellation(monkeypatch: pytest
     submit = ThreadPool.submit
 
     def spied(pool: ThreadPool, job: Any) -> None:
-        submitted.append(job.key[0].node.name)
+        submitted.append(job.task.node.name)
         submit(pool, job)
 
     monkeypatch.setattr(ThreadPool, "submit", spied)

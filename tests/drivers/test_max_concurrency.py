@@ -11,6 +11,7 @@ import pytest
 from graphrt import END, START, GraphBuilder, Limits, RetryPolicy, Send
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit
 from graphrt._drivers.parallel_tasks import ParallelTasks
+from graphrt._drivers.schedule import Job
 
 from .support import PATIENCE_S, State, call, parallel
 
@@ -131,14 +132,8 @@ def test_nobody_starts_between_the_look_at_the_bound_and_the_count(monkeypatch: 
 
         return started
 
-    def begins_on(parallel: Any) -> bool:
-        return any(
-            helper.task is not None and helper.worker is threading.current_thread() for helper in parallel.helpers
-        )
-
     monkeypatch.setattr(ParallelTasks, "_submit", slowly(ParallelTasks._submit, wanted=lambda *_: True))
-    # A helper asks for the next one after it has taken a task, and before it runs the task.
-    monkeypatch.setattr(ParallelTasks, "reinforce", slowly(ParallelTasks.reinforce, wanted=begins_on))
+    monkeypatch.setattr(Job, "run", slowly(Job.run, wanted=lambda *_: True))
     found, policies = nodes(gauge, kind, 6)
 
     result = parallel(*found, limits=Limits(max_concurrency=bound), **policies).run({})

@@ -18,13 +18,13 @@ from typing import Any, final
 
 from graphrt._ambient import SURROUNDINGS, WithoutContext, entered
 from graphrt._drivers.async_parallel_tasks import AsyncParallelTasks, inline
-from graphrt._drivers.async_retry_waits import await_
 from graphrt._drivers.blocking_calls import call_store
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit, inside
 from graphrt._drivers.failures import outcome
 from graphrt._drivers.invoke import afinish, ainvoke
-from graphrt._drivers.parallel_tasks import Ended
+from graphrt._drivers.retry_waits import await_
 from graphrt._drivers.run_services import RunServices, monotonic
+from graphrt._drivers.schedule import Ended
 from graphrt._drivers.sync import PAUSED
 from graphrt._engine.committed import Committed, Uncommitted
 from graphrt._engine.task import STOPPED, Task

@@ -38,14 +38,15 @@ class AttemptTime:
     Args:
         task: The task.
         clock: Returns the time in seconds: the monotonic one, or that of an event loop.
+        begun: Whether the node is called now, and not only queued, so that it may give signs of life.
     """
 
     __slots__ = ("_beat_s", "_clock", "_ends_s", "_idle_s", "_timeout_s", "moved")
 
-    def __init__(self, task: Task, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, task: Task, clock: Callable[[], float] = monotonic, *, begun: bool = True) -> None:
         self._clock: Final = clock
         self._timeout_s: Final = task.timeout_s
-        self._idle_s: Final = task.node.policy.idle_timeout_s
+        self._idle_s: Final = task.node.policy.idle_timeout_s if begun else None
         self._beat_s = clock()
         left_s = inf if task.timeout_s is None else task.timeout_s
         if task.ends_s is not None:  # it may have waited for a worker thread or a place

@@ -154,15 +154,16 @@ def was_cancelled(error: Exception) -> bool:
     return isinstance(error, LoopCancelledError)
 
 
-def parted(group: BaseException) -> BaseException:
+def parted(error: BaseException) -> BaseException:
     """Return the one pause or failure that a group of them means, as raised by an `asyncio.TaskGroup`.
 
     A failure takes precedence over a pause. Of several pauses the first counts; all of their questions are on the task.
     A group without a pause, or with errors that are neither a pause nor an Exception, is returned as it is, and so is
     an error that is no group.
     """
-    if not isinstance(group, BaseExceptionGroup) or isinstance(group, Exception):
-        return group
+    if not isinstance(error, BaseExceptionGroup) or isinstance(error, Exception):
+        return error
+    group: BaseExceptionGroup[BaseException] = error  # pyright: ignore[reportUnknownVariableType]  # of any errors
     pauses, rest = group.split(Suspended)
     if pauses is None or not (rest is None or isinstance(rest, Exception)):
         return group

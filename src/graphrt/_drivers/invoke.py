@@ -14,14 +14,14 @@ import inspect
 from collections.abc import Awaitable, Callable
 from threading import get_ident
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 from graphrt._ambient import ENDED, SURROUNDINGS, WithoutContext, entered, inside, surroundings
 from graphrt._drivers.attempt_times import AttemptTime, is_timed
 from graphrt._drivers.attempts import TIMED_OUT, Attempt, give_up, is_refusal
 from graphrt._drivers.context import Context
 from graphrt._drivers.failures import outcome, swallowed
-from graphrt._drivers.run_services import RunServices, monotonic
+from graphrt._drivers.run_services import RunServices, RunWatcher, monotonic
 from graphrt._engine.task import STOPPED, Asked, Failed, Task, TimedOut
 from graphrt._flows.child import nested
 from graphrt._flows.effects import Await, Flow
@@ -51,7 +51,9 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
     """
     node = task.node
     if services.watcher is not None and not is_watched and not node.is_async:  # else `ainvoke` reports to it
-        return watched(services, task, drive)
+        with _Watched(services.watcher, task) as seen:
+            seen.reply = invoke(services, task, drive, is_watched=True)
+        return seen.reply
     if services.control.live and not node.is_async:  # else `ainvoke` shows it
         started_live(services, task)
     if node.child is not None:
@@ -67,8 +69,12 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
     around = surroundings()
     context = Context(services, task, get_ident(), around.attempt) if node.wants_context else None
     key: Any = None
-    # Agents that the node calls find it there.
-    token = entered(WithoutContext(services, task) if context is None else context, services.watcher, around)
+    here = WithoutContext(services, task) if context is None else context
+    # Agents that the node calls find it there. As `entered`, at the cost of a call less.
+    if services.watcher is None:
+        token = SURROUNDINGS.set(around.replaced(node=here))
+    else:
+        token = SURROUNDINGS.set(around.replaced(node=here, watcher=services.watcher))
     try:
         if node.cache is not None:  # option `cache=` of the node: equal inputs give the stored result
             key = node.cache.key(node.name, task)
@@ -100,30 +106,22 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
     return reply if context is None or context._kept is None else context._charged(reply)
 
 
-def watched(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]) -> Any:
-    """Do as `invoke` does, and report to the run's watcher when the attempt begins and ends."""
-    watcher = services.watcher
-    assert watcher is not None  # noqa: S101 - the caller checked
-    reply: Any = STOPPED  # what stays if the attempt raises
-    end = watcher.attempt(task.id, task.node.name, task.attempt)  # returns what to call at the end
-    try:
-        reply = invoke(services, task, drive, is_watched=True)
-        return reply
-    finally:
-        end(*outcome_of(reply))
+@final
+class _Watched:
+    """Reports to the run's watcher when the attempt inside the `with` block begins, and how it ends."""
 
+    __slots__ = ("_end", "reply")
 
-async def awatched(services: RunServices, task: Task, drive: Callable[[Flow, Task], Awaitable[Any]] | None) -> Any:
-    """Do as `ainvoke` does, and report to the run's watcher when the attempt begins and ends; the twin of `watched`."""
-    watcher = services.watcher
-    assert watcher is not None  # noqa: S101 - the caller checked
-    reply: Any = STOPPED  # what stays if the attempt raises
-    end = watcher.attempt(task.id, task.node.name, task.attempt)
-    try:
-        reply = await ainvoke(services, task, drive, is_watched=True)
-        return reply
-    finally:
-        end(*outcome_of(reply))
+    def __init__(self, watcher: RunWatcher, task: Task) -> None:
+        self._end = watcher.attempt(task.id, task.node.name, task.attempt)
+        self.reply: Any = STOPPED
+        """The reply of the attempt; what stays if it raises."""
+
+    def __enter__(self) -> _Watched:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end(*outcome_of(self.reply))
 
 
 def outcome_of(reply: Any) -> tuple[str, str | None]:
@@ -219,7 +217,9 @@ async def ainvoke(
 
     node = task.node
     if services.watcher is not None and not is_watched:
-        return await awatched(services, task, drive)
+        with _Watched(services.watcher, task) as seen:
+            seen.reply = await ainvoke(services, task, drive, is_watched=True)
+        return seen.reply
     if services.control.live:
         started_live(services, task)
     started = monotonic() if services.timed else 0.0  # steps show durations
