@@ -1,8 +1,12 @@
-"""Checks of the answers to interrupts: which question is meant, whether the type fits, whether it is in time.
+"""Answers to interrupts: those of a caller are checked, and those that the time gives are found (R10, R23).
 
-A question has a kind. Those of the kinds in `NOT_FOR_PEOPLE` take no answer from a person: the clock answers a timer,
-and a signal, the end of a child thread or the worker of a queue answers the others. A question with `expires_at`
-answers itself at that moment (rule R23).
+Of a caller's answers it is checked which question is meant, whether the type fits, and whether it is in time. Questions
+of the kinds in `NOT_FOR_PEOPLE` take no answer from a person: the clock answers a timer, and a signal, the end of a
+child thread or the worker of a queue answers the others.
+
+A question with `expires_at` answers itself at that moment, with its default, or with an error in its node. `ctx.sleep`
+asks such a question of the kind `timer`. Nothing waits in memory: the code that looks at a thread compares the moments
+that its questions carry with the clock.
 
 An answer is a `Given`: its value, and what gave it (empty for a person). UNSET stands for an argument that the caller
 did not pass, since None may be an answer.
@@ -15,20 +19,20 @@ Nothing is changed here. A refused answer leaves the thread as it is. For the te
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
 from graphrt._engine.engine import Engine
-from graphrt._engine.open_interrupt import EXPIRED, NOT_FOR_PEOPLE, TASK, THREAD, TIMER, OpenInterrupt
+from graphrt._engine.open_interrupt import BY_DEFAULT, EXPIRED, NOT_FOR_PEOPLE, TASK, THREAD, TIMER, OpenInterrupt
 from graphrt._engine.questions import effects_after, replaceable
 from graphrt._engine.task import Task
 from graphrt._plan.fields import is_mapping
 from graphrt._plan.state import explain, short
-from graphrt._runs.timers import Given, elapsed, sleeping, takes_no_answer
 from graphrt.commands import UNSET
-from graphrt.errors import InputError
+from graphrt.errors import GraphrtError, InputError
 from graphrt.errors._codes.arguments import ARGUMENTS_EXCLUDE_EACH_OTHER
 from graphrt.errors._codes.child_threads import WAITS_FOR_THREAD
 from graphrt.errors._codes.threads import (
@@ -42,6 +46,16 @@ from graphrt.errors._codes.threads import (
     UNKNOWN_INTERRUPT,
     WAITS_FOR_SIGNAL,
 )
+from graphrt.errors._codes.timers import SLEEPING, TIMER_IS_OVER, TIMER_TAKES_NO_ANSWER
+
+
+class Given(NamedTuple):
+    """An answer to a question, and what gives it."""
+
+    answer: Any
+    """The value; None if a timer or an expiry gives it."""
+    by: str = ""
+    """`timer`, `default` or `expiry`; empty for a person."""
 
 
 def answers_by_id(
@@ -294,3 +308,66 @@ def renewed(engine: Engine, status: str, clock: Callable[[], float]) -> list[tup
         elif status == "cancelled" and not question.static:
             found.append((question, "cancelled"))
     return found
+
+
+# -- answers that the time gives ----------------------------------------------------------------------------
+
+
+def elapsed(engine: Engine, now_s: float) -> Mapping[str, Given]:
+    """Return the answers of the open questions that answer themselves at the time *now_s*, by their ids.
+
+    Args:
+        now_s: Seconds since the epoch, by the runtime's clock.
+    """
+    found: dict[str, Given] = {}
+    for question in engine.open_interrupts():
+        by = question.elapsed(now_s)  # what answers it by now; empty if nothing does
+        if by:
+            found[question.id] = Given(question.default if by == BY_DEFAULT else None, by)
+    return found
+
+
+def sleeping(engine: Engine, questions: Iterable[OpenInterrupt], now_s: float) -> GraphrtError:
+    """Return the error for a thread that is to go on while it only sleeps, or that is answered after it slept.
+
+    Args:
+        questions: Its open questions, with one timer or more. The earliest one counts.
+    """
+    timers = [question for question in questions if question.kind == TIMER]
+    due_s = min(timer.expires_at or 0.0 for timer in timers)  # "or" is for type checkers: every timer has a moment
+    until, ids = moment_text(due_s), tuple(timer.id for timer in timers)
+    if due_s <= now_s:
+        return TIMER_IS_OVER(thread=engine.thread, until=until, interrupts=ids, where=engine.where())
+    left = duration_text(due_s - now_s)
+    return SLEEPING(thread=engine.thread, until=until, left=left, interrupts=ids, where=engine.where())
+
+
+def takes_no_answer(engine: Engine, timer: OpenInterrupt) -> GraphrtError:
+    """Return the error for a person's answer to the open question *timer*, which only the clock answers."""
+    return TIMER_TAKES_NO_ANSWER(
+        interrupt=timer.id,
+        thread=engine.thread,
+        until=moment_text(timer.expires_at or 0.0),
+        interrupts=(timer.id,),
+        where=engine.where(),
+    )
+
+
+def moment_text(at_s: float) -> str:
+    """Return a moment, in seconds since the epoch, as text for people: in UTC, to the second."""
+    try:
+        return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):  # before the year 1: a clock of a test
+        return f"{at_s:g} s after the epoch"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration as text for people, in its two largest units: `2 days 3 h`. Below 0 counts as 0."""
+    left = max(0, round(seconds))
+    units = [(86_400, "day", "days"), (3_600, "h", "h"), (60, "min", "min"), (1, "s", "s")]
+    said: list[str] = []
+    for size, one, many in units:
+        number, left = divmod(left, size)
+        if number:
+            said.append(f"{number:,} {one if number == 1 else many}")
+    return " ".join(said[:2]) or "0 s"

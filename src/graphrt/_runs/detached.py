@@ -26,9 +26,9 @@ from graphrt._runs.if_exists import IfExists, Present, check_if_exists
 from graphrt._runs.inspection import last_failure
 from graphrt._runs.loading import exists, folded, the_store
 from graphrt._runs.mail import has_input, leave_answers, leave_input
+from graphrt._runs.reopen_run import take_mail
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
-from graphrt._runs.taking_mail import take_mail
 from graphrt._runs.undriven import Undriven
 from graphrt._runs.watching import Call, Pauses, is_over, is_settled, waits_for
 from graphrt.commands import UNSET

@@ -21,15 +21,15 @@ from graphrt._journal.reader import Reader
 from graphrt._journal.thread_meta import read_meta
 from graphrt._runs import reopen_run
 from graphrt._runs.active_run import ActiveRun
+from graphrt._runs.answers import Given, elapsed, sleeping
 from graphrt._runs.arguments import check_number
 from graphrt._runs.detached import present_result
 from graphrt._runs.driving import drive
 from graphrt._runs.loading import the_store
+from graphrt._runs.reopen_run import take_mail
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.state_edits import end
-from graphrt._runs.taking_mail import take_mail
-from graphrt._runs.timers import Given, elapsed, sleeping
 from graphrt.errors import InputError, RunFailedError
 from graphrt.errors._codes.threads import NOT_DUE, PARKED
 from graphrt.errors._codes.timers import SLEEPING
@@ -43,7 +43,7 @@ _NOT_YET = (NOT_DUE.code, SLEEPING.code)
 def drive_due(config: RunConfig, thread: str, max_tries: int | None) -> RunResult[Any]:
     """Drive a thread that is due to the end of its run; see `Runtime.drive`.
 
-    Mail is taken first, in commits of their own (`taking_mail`). It may end the thread, or leave it with work to do.
+    Mail is taken first, in commits of their own (`reopen_run.take_mail`). It may end the thread, or leave it with work to do.
 
     Args:
         max_tries: How many runs may take the thread over and die before they store anything more; None for any number.

@@ -4,7 +4,7 @@ A letter (rule R22) has an id, and the store keeps one letter of each id, so a c
 repeated. A letter also has a kind, such as "signal", and says a mapping of names to values, which depends on the kind.
 
 The sender does not have the claim. So whatever can be checked without it is checked here, and the rest when the letter
-is taken (`taking_mail`). For the terms, see docs/glossary.md.
+is taken (`reopen_run.take_mail`). For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from graphrt._runs.run_config import RunConfig
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
-    from graphrt._runs.timers import Given
+    from graphrt._runs.answers import Given
     from graphrt.events import Entry
 
 

@@ -19,7 +19,8 @@ from typing import Any, Final, final
 
 from graphrt import events
 from graphrt._engine.engine import Engine
-from graphrt._runs import mail, reopen_run, run_to_end, state_edits, taking_mail
+from graphrt._runs import mail, reopen_run, run_to_end, state_edits
+from graphrt._runs.answers import Given
 from graphrt._runs.deep_equal import alike
 from graphrt._runs.driving import drive
 from graphrt._runs.entries import entries
@@ -30,7 +31,6 @@ from graphrt._runs.loading import the_store
 from graphrt._runs.queued_again import reported_again
 from graphrt._runs.recordings import Recordings
 from graphrt._runs.run_config import ActiveRuns, RunConfig
-from graphrt._runs.timers import Given
 from graphrt.audit._reexecution import Reexecution
 from graphrt.commands import END, UNSET, Send
 from graphrt.errors import GraphrtError
@@ -238,7 +238,7 @@ def _signal(thread: str, signals: Sequence[Any]) -> Callable[[RunConfig], Any]:
     def send(config: RunConfig) -> Any:
         for event in signals:
             mail.signal(config, thread, event.name, event.value, event.id)
-        taking_mail.take_mail(config, thread)
+        reopen_run.take_mail(config, thread)
         if the_store(config).head(thread).status == "running":
             run_to_end.retry(config, thread)
 

@@ -31,9 +31,9 @@ from graphrt._runs.child_threads import ThreadsOfRun
 from graphrt._runs.loading import check_build, folded, the_store, top_task
 from graphrt._runs.open_run import begin, check_erased
 from graphrt._runs.queue_slots import admitted, held, place_of
+from graphrt._runs.reopen_run import letters_about_tasks
 from graphrt._runs.results import TaskOutcome
 from graphrt._runs.run_config import RunConfig
-from graphrt._runs.task_reports import letters_about_tasks
 from graphrt._runs.task_services import services_of
 from graphrt.errors import DeadlineError, GraphrtError, InputError, StoreError
 from graphrt.errors._codes.queues import TASK_TAKEN_OVER, UNTRACKED_ON_QUEUE

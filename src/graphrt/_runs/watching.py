@@ -13,11 +13,11 @@ from math import inf
 from typing import Any, Final, TypeAlias
 
 from graphrt._engine.open_interrupt import TASK, THREAD, TIMER
+from graphrt._runs.answers import moment_text
 from graphrt._runs.arguments import check_number
 from graphrt._runs.loading import the_store
 from graphrt._runs.mail import moves
 from graphrt._runs.run_config import RunConfig
-from graphrt._runs.timers import moment_text
 from graphrt.errors import count
 from graphrt.errors._codes.threads import UNKNOWN_ENTRY
 from graphrt.stores.filters import open_questions
