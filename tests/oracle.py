@@ -53,7 +53,7 @@ START_S = 1_000_000.0
 def begins_anew(entries: list[dict[str, Any]]) -> bool:
     """Whether a thread is a fork that begins with answers to questions of a nested graph.
 
-    Such forks are not compared: where the nested graph begins anew, it finds these answers when it asks, by the rules of
+    What happens to such forks is not compared: where the nested graph begins anew, it finds these answers when it asks, by the rules of
     decision 0057. In the older build it paused first, and then took any answer of the same id (decision 0211).
     """
     first = itertools.takewhile(lambda entry: not entry["event"].startswith("run-"), entries)
@@ -322,11 +322,10 @@ def compare(count: int, number: int) -> int:
     failed = entries = 0
     for at, (one, other) in enumerate(zip(old, new, strict=True)):
         for thread, found in one["entries"].items():
-            if begins_anew(found) and thread in other["entries"]:
-                one["entries"][thread] = other["entries"][thread]
-            else:
-                one["entries"][thread] = mapped(found, other["entries"].get(thread, []))
+            one["entries"][thread] = mapped(found, other["entries"].get(thread, []))
             entries += len(found)
+        if any(map(begins_anew, one["entries"].values())):
+            one, other = ({"entries": seen["entries"]["t"]} for seen in (one, other))
         different = list(itertools.islice(differences(one, other), 5))
         failed += bool(different)
         if different and failed <= 5:

@@ -30,8 +30,7 @@ def give_up_superstep(engine: Engine, said: Mapping[str, Any]) -> None:
     Args:
         said: Partial messages by field, which the caller has folded already (`edit.say`).
     """
-    # A held superstep waits for a person at an `interrupt_after`. Its tasks are folded and counted already.
-    open_tasks = [] if engine.held else engine.tasks
+    open_tasks = engine.tasks
     abandoned = events.SuperstepAbandoned(
         superstep=engine.superstep,
         tasks=tuple(task.id for task in open_tasks),

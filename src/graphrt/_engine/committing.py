@@ -1,8 +1,8 @@
 """End of a superstep: fold its updates, call its routers, count its joins and make the next tasks due (rules R1 to R3).
 
 A commit happens whole or not at all. A node with `interrupt_after` splits it in two (decision 0058): the fold is
-committed first, and routers and joins follow once a person has answered. In between, the superstep is *held*
-(`Engine.held`): its tasks are done and folded, and only their successors are open. For the terms, see docs/glossary.md.
+committed first, and routers and joins follow once a person has answered. In between no superstep is open: its tasks are
+committed (`Engine.unrouted`), and only their successors are not known. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from graphrt._engine import emit_events, failures, joins, mutation_check
 from graphrt._engine.advice import name_other_answer
 from graphrt._engine.fold import Folded, FoldError, applied, fold
 from graphrt._engine.join_state import JoinState
-from graphrt._engine.questions import after as questions_after
+from graphrt._engine.questions import after as asks_after
+from graphrt._engine.questions import pause_after
 from graphrt._engine.route import Routed, Router, merged, plain_activation
 from graphrt._engine.run_state import RunState
 from graphrt._engine.spending import count
@@ -41,7 +42,7 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
         past: Whether the commit is in the journal already. A reducer that returned None then is not an error now.
 
     Returns:
-        Whether the superstep is held.
+        Whether routers and joins wait for the answer to an `interrupt_after`.
 
     Raises:
         InputError: The run would have to pause, and has no thread.
@@ -73,12 +74,12 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
             mutation_check.check_reducer(engine, tasks)
     except FoldError as error:
         raise _refused(engine, error) from error.error.__cause__  # FoldError only carries it here
-    questions = questions_after(engine, tasks, after) if after is not None or engine.plan.pauses_after else []
+    asking = asks_after(engine, tasks, after) if after is not None or engine.plan.pauses_after else []
     values, grown = applied(engine.values, engine.fields, folded)  # *grown*: lists that it extended in place
     view = engine.make_view(values)
     due: list[Due] = []
     routed: Routed | None = None
-    if not questions:  # else routers are called when the pause is answered, on the state as edited by then (R1)
+    if not asking:  # else routers are called when the pause is answered, on the state as edited by then (R1)
         due, routed = _routes(engine, tasks, view, values, grown)
     # Nothing below can fail: fold, routes and next tasks commit together (R3).
     moved: Sequence[JoinState] = ()  # the joins whose generation changed, for the event
@@ -88,24 +89,24 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
     if engine.observed or lone is None or lone.extra is not None:
         _watch(engine, tasks, folded)
     engine.take(values, (*folded.values, *folded.grown), view)
-    if questions:
-        engine.hold(questions)
+    if asking:
+        pause_after(engine, [task.id for task in asking])
     else:  # as `RunState.close_superstep`, without the call: what was `waiting` is merged into *due*
         engine.due, engine.waiting, engine.tasks, engine.lone = due, [], [], None
         if engine.dirty:
             engine.dirty = {}
         if engine.questions and not engine.path:
             engine.questions.clear()
-    if engine.log is not None:  # last: the event names what is due and what holds the superstep
+    if engine.log is not None:  # last: the event names what is due, or what the routers wait for
         update: Any = tasks[0].updates[0] if tasks[0].updates else None
         # What the journal needs for a superstep of one plain task; the end of a run is written with its last step, and
         # needs events. Updates that were read from the journal are plain dicts.
         brief = engine.eventless and lone is not None and routed is None and due and update.__class__ is not dict
-        if brief and lone is not None and lone.extra is None and not questions:
+        if brief and lone is not None and lone.extra is None and not asking:
             engine.told = (lone.superstep, lone.node, update, due[0].node)
         else:
             emit_events.committed(engine, tasks, folded, moved)
-    return bool(questions)
+    return bool(asking)
 
 
 def _routes(
@@ -168,7 +169,7 @@ def _refused(engine: RunState, error: FoldError) -> UpdateError:
 
 
 def route(engine: RunState) -> None:
-    """Call the routers and count the joins of a held superstep that is answered; its next tasks become due.
+    """Call the routers and count the joins that waited for an `interrupt_after`; the next tasks become due.
 
     Raises:
         RouteError: A router failed; the next call of this function calls it again.
@@ -178,8 +179,8 @@ def route(engine: RunState) -> None:
     engine.use_view(view)  # the next task gets it too, unless a router assigned to it
     # Unlike in `commit`, an error has nothing to undo, and names no other answer: outcomes that are committed keep the
     # answers that led to them.
-    routed = Router(engine.plan, engine.where).follow(engine.tasks, view)
-    mutation_check.check_routers(engine, engine.tasks, view, engine.values)
+    routed = Router(engine.plan, engine.where).follow(engine.unrouted, view)
+    mutation_check.check_routers(engine, engine.unrouted, view, engine.values)
     routed.sends = check_sends(engine, routed.sends)
     moved = joins.arrive(engine, routed)
     engine.close_superstep(merged(engine.waiting, routed) if engine.waiting else routed.due())

@@ -91,15 +91,12 @@ def edit(
         if task not in mine and task.status not in (DONE, HANDLED):
             questions.mark_stale(task)
     for task in mine:
-        task.status, task.updates, task.goto = DONE, (), goto  # those of a held superstep are folded already
+        task.status, task.updates, task.goto = DONE, (), goto  # those of `unrouted` are folded already
         goto = goto and ()  # only the first task keeps the targets, else its Sends would start once for each task
         extra = task.more()
-        questions.drop_all(task)
+        questions.drop_all(task)  # also that of its `interrupt_after`: the edit answers for it (decision 0058)
         extra.child, extra.failure = None, None
         extra.edited = True  # keeps `interrupt_after` from pausing
-    # An edit as the node also answers for its `interrupt_after` (decision 0058).
-    finished = {task.id for task in mine}
-    engine.ask_after([question for question in engine.after if question.task_id not in finished])
 
 
 def leave_anew(engine: Engine) -> None:
@@ -128,18 +125,18 @@ def put_back(engine: Engine, values: Mapping[str, Any]) -> None:
 
 
 def unfinished(engine: Engine, node: str | None, *, anew: bool = False) -> list[Task]:
-    """Return the tasks of *node* in the open superstep that have not finished; all of them if it is held.
+    """Return the tasks of *node* in the open superstep that have not finished, or those that are not routed.
 
-    A held superstep is folded and committed already; only its routers and joins wait for the answers to
-    `interrupt_after`, so an edit can still replace the targets of its tasks.
+    After an `interrupt_after`, a superstep has committed, and only its routers and joins wait: an edit can still replace
+    the targets of its tasks.
 
     Args:
         node: Name of the node; None returns no task.
         anew: Return all tasks of the node if every one of them has finished.
     """
+    if engine.unrouted:
+        return [task for task in engine.unrouted if task.node.name == node]
     mine = [task for task in engine.tasks if task.node.name == node]
-    if engine.held:
-        return mine
     left = [task for task in mine if task.status not in (DONE, HANDLED)]
     return left or (mine if anew else [])
 

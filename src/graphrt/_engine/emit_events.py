@@ -88,8 +88,8 @@ def committed(engine: RunState, tasks: Sequence[Task], folded: Folded, moved: Se
             errors=errors,
             joins=join_standings(engine, moved) if moved else (),
             handled=handled,
-            # Held: folded, while a person is asked by `interrupt_after` before the routers are called.
-            after=tuple(question.task_id for question in engine.after) if engine.held else (),
+            # A person is asked by `interrupt_after` before the routers are called.
+            after=tuple(question.task_id for question in engine.open_interrupts()) if engine.unrouted else (),
         ),
     )
 
@@ -99,7 +99,7 @@ def routed(engine: RunState, reason: str, moved: Sequence[JoinState] = ()) -> No
 
     Args:
         reason: `entry` (the router of START), `fatigue` (`on_fatigue` routes), `starved` (joins fired because nothing
-            else was due) or `answered` (a held superstep was routed).
+            else was due) or `answered` (an `interrupt_after` was).
     """
     if engine.log is not None:
         names, sends, errors, handled = due_parts(engine.due)
@@ -178,7 +178,7 @@ def left_open(engine: RunState) -> None:
 
     The superstep is abandoned (R10), or an edit finished the task that runs this graph; its model calls are paid.
     """
-    for task in engine.tasks if not engine.held else ():  # tasks of a held superstep were logged with its commit
+    for task in engine.tasks:
         extra = task.extra
         if extra is None:
             continue
@@ -200,7 +200,7 @@ def outcome_of(engine: RunState, task: Task, *, updates: bool = True) -> events.
     """Return how *task* ended as an event.
 
     Args:
-        updates: Whether the event has the updates. A snapshot of a held superstep leaves them out: they are folded.
+        updates: Whether the event has the updates. A snapshot leaves out those of `unrouted`: they are folded.
     """
     extra = task.extra
     usage = extra.usage if extra else None
@@ -268,7 +268,7 @@ def raised(engine: RunState, task: Task) -> None:
 
 
 def raised_after(engine: RunState) -> None:
-    """Log the open questions of `interrupt_after` that were not logged before, once the superstep is held by them."""
+    """Log the open questions of `interrupt_after` that were not logged before, once routers wait for them."""
     for event in questions.questions_after_to_log(engine):
         note(engine, event)
 

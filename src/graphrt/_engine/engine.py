@@ -150,7 +150,7 @@ class Engine(RunState):
         return committing.commit(self, after, past=past)
 
     def route(self) -> None:
-        """Call the routers and count the joins of a held superstep; see `committing.route`."""
+        """Call the routers and count the joins that waited for an `interrupt_after`; see `committing.route`."""
         committing.route(self)
 
     def quiesce(self) -> list[Due]:

@@ -120,7 +120,7 @@ def _alone(engine: Engine, done: events.TaskSucceeded, commit: events.SuperstepC
 def evolve(engine: Engine, event: events.Event | events.StateSaved, *, journalled: bool = True) -> None:
     """Apply one event; see `evolve_all`. An event that changes no state, such as `RunCompleted`, is passed over."""
     if isinstance(event, events.InterruptRaised):
-        task = None if engine.held else _task(engine, event.task)
+        task = None if engine.unrouted else _task(engine, event.task)
         questions.raised(engine, task, event, journalled=journalled)
         if task is not None:
             _used(task, event.usage)
@@ -221,7 +221,7 @@ def _resumed(engine: Engine, _event: events.RunResumed) -> None:
 
 def _routed(engine: Engine, event: events.TasksRouted) -> None:
     """Take the tasks that became due without a commit, for instance from the router of START."""
-    if engine.held:  # its questions are answered, and these are its next tasks
+    if engine.unrouted:  # their questions are answered, and these are their next tasks
         engine.close_superstep([])
     engine.due = _due(engine, event)
     engine.entering = False
@@ -236,15 +236,6 @@ def _signal_received(engine: Engine, event: events.SignalReceived) -> None:
 def _signal_taken(engine: Engine, event: events.SignalTaken) -> None:
     """Remove a signal that was taken; the answer to the question is an event of its own."""
     engine.take_signal(event.id)
-
-
-def _hold(engine: Engine, waiting: Sequence[str]) -> None:
-    """Hold the folded superstep: its routers wait for the answers to the `interrupt_after` questions of some tasks.
-
-    Args:
-        waiting: Ids of these tasks, `path/superstep.index:node`, as the journal has them.
-    """
-    engine.hold([questions.question_after(engine, task) for task in waiting])
 
 
 def _forked(engine: Engine, event: events.ThreadForked) -> None:
@@ -294,7 +285,7 @@ def restore(engine: Engine, saved: events.StateSaved) -> None:
             task.updates = ()  # folded before the snapshot was taken
             if task.extra is not None:
                 task.extra.usage = None  # and counted in `saved.usage`
-        _hold(engine, saved.after)
+        questions.pause_after(engine, saved.after)
 
 
 def _task(engine: Engine, task_id: str) -> Task:
@@ -362,7 +353,7 @@ def _commit(engine: Engine, event: events.SuperstepCommitted) -> None:
     if engine.recorder is not None:
         engine.recorder.record_all(tasks, folded.undo)
     if event.after:
-        _hold(engine, event.after)
+        questions.pause_after(engine, event.after)
         return
     engine.close_superstep(_due(engine, event))
     set_joins(engine, event.joins)
@@ -376,7 +367,9 @@ def _updated(engine: Engine, event: events.ThreadUpdated) -> None:
         engine.entering = False
         set_joins(engine, event.joins)
         return
-    if event.open and not engine.tasks:  # the superstep was open when it was edited; its outcomes are only staged
+    if event.open and not (
+        engine.tasks or engine.unrouted
+    ):  # the superstep was open when it was edited; its outcomes are only staged
         engine.open_superstep()
     values = folded_in(engine, dict(event.values), reset=False, past=True)  # ephemeral fields stay
     # Without next tasks, the edit finished tasks of `as_node`, or replaced their outcomes; their commit routes. With
@@ -384,7 +377,7 @@ def _updated(engine: Engine, event: events.ThreadUpdated) -> None:
     edit(engine, values, event.as_node if event.next is None else None, _goto(engine, event))
     if event.next is not None:
         due = _due(engine, event)
-        if engine.tasks:
+        if engine.tasks or engine.unrouted:
             engine.waiting = due
         else:
             engine.due = due

@@ -31,7 +31,7 @@ def progress(engine: RunState) -> tuple[int, int] | None:
 
     If its only task runs a nested graph, the counts are those of the superstep that is open there. None without a task.
     """
-    tasks = [] if engine.held else engine.tasks
+    tasks = engine.tasks
     if not tasks:
         return (0, len(engine.due)) if engine.due else None
     child = tasks[0].extra.child if len(tasks) == 1 and tasks[0].extra is not None else None

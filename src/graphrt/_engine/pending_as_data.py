@@ -166,10 +166,9 @@ def set_joins(engine: RunState, standings: Sequence[JoinStanding]) -> None:
 
 
 def held_task(engine: RunState, task_id: str) -> Task:
-    """Return a task for the id *task_id* of a held superstep, when a snapshot or fork of one is read.
+    """Return a task for the id *task_id* that is committed and not routed, when a snapshot or fork with it is read.
 
-    A superstep is held while `interrupt_after` waits between its fold and its routers. So the task has ended, and needs
-    neither argument nor state; its outcome is applied next. An id is `path/superstep.index:node`.
+    `interrupt_after` waits between the fold of a superstep and its routers. So the task has ended, and needs neither argument nor state; its outcome is applied next. An id is `path/superstep.index:node`.
     """
     place, _, name = task_id[len(engine.path) :].partition(":")
     superstep, _, index = place.partition(".")

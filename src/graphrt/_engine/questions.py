@@ -19,8 +19,8 @@ not in the table changes nothing, so that an event may come twice (the law *dupl
     InterruptExpired                        open                (none)         DUE; it may ask again under the same id
 
 An edit of the state is a mark (`stale`) and no state: an answer is then used whatever the node asks. A task with a
-nested graph that waits is DUE once that graph can go on (`may_go_on`). The question of an `interrupt_after` belongs to
-a held superstep (`RunState.after`) and makes no task due.
+nested graph that waits is DUE once that graph can go on (`may_go_on`). The question of an `interrupt_after` is asked
+after the commit of its superstep (`RunState.unrouted`) and makes no task due: the routers are called once it is answered.
 
 Data: `RunState.questions` has all questions of the open superstep by id, also those of nested graphs, which share the
 dict: events reach a question by it, even before the nested graph is restored. `Extra.interrupts` lists those of a task
@@ -137,6 +137,10 @@ def raised(engine: RunState, task: Task | None, event: events.InterruptRaised, *
     question.default = event.default if event.has_default else UNSET
     question.stale = question.stale or event.stale
     if journalled:
+        if (
+            not question.told
+        ):  # those of `interrupt_before` are made when the superstep opens; the order is the journal's
+            engine.know(engine.questions.pop(question.id))
         question.told |= {engine.path}
     if task is None:
         return
@@ -239,7 +243,7 @@ def _inside(engine: RunState, id_: str) -> Task | None:
     places, around = places_of(id_), _places(engine.path)[:-1]
     depth = len(around)
     index = places[depth].partition(".")[2] if len(places) > depth and places[:depth] == around else ""
-    if engine.held or not index.isdecimal() or int(index) >= len(engine.tasks):
+    if not index.isdecimal() or int(index) >= len(engine.tasks):
         return None
     task = engine.tasks[int(index)]
     return task if places[depth] == f"{task.superstep}.{task.index}" else None
@@ -286,7 +290,7 @@ def may_go_on(task: Task) -> bool:
 
 def goes_on(engine: RunState) -> bool:
     """Return whether *engine* has something to do before a person, a timer or a signal must answer."""
-    if engine.held:
+    if engine.unrouted:
         return not engine.open_interrupts()
     statuses = {task.status for task in engine.tasks}  # empty between two supersteps, when the next one can begin
     return PAUSED not in statuses or DUE in statuses
@@ -423,8 +427,8 @@ def take_known(engine: RunState) -> None:
             _attach(task.more(), question)
 
 
-def after(engine: RunState, tasks: Sequence[Task], told: Collection[str] | None) -> list[OpenInterrupt]:
-    """Return the questions to ask between the fold of *tasks* and their routers: one for each `interrupt_after`.
+def after(engine: RunState, tasks: Sequence[Task], told: Collection[str] | None) -> list[Task]:
+    """Return those of *tasks* whose `interrupt_after` asks a question between their fold and their routers.
 
     Args:
         told: Ids of the tasks that a journalled commit names, when that is repeated; None decides by the policies of
@@ -434,25 +438,34 @@ def after(engine: RunState, tasks: Sequence[Task], told: Collection[str] | None)
         InputError: The run has no thread that could wait.
     """
     if told is not None:
-        return [question_after(engine, task.id) for task in tasks if task.id in told]
-    found: list[OpenInterrupt] = []
+        return [task for task in tasks if task.id in told]
+    found: list[Task] = []
     for task in tasks:
         if not task.node.pauses or not task.node.policy.interrupt_after or task.status != DONE:
             continue
-        question = question_after(engine, task.id)
+        known = engine.questions.get(f"{engine.interrupt_prefix(task)}{AFTER}")
         # Not asked after an edit as the node, or if a fork has the answer.
-        if question.answered or (task.extra is not None and task.extra.edited):
+        if (known is not None and known.answered) or (task.extra is not None and task.extra.edited):
             continue
         if engine.thread is None:
             raise no_thread(engine, task)
-        found.append(question)
+        found.append(task)
     return found
 
 
-def question_after(engine: RunState, task_id: str) -> OpenInterrupt:
-    """Return the question that the `interrupt_after` of a task asks, for a commit or for its fold from the journal."""
-    node, id_ = task_id[len(engine.path) :].partition(":")[2], f"{engine.thread}/{task_id}#{AFTER}"
-    return engine.questions.get(id_) or OpenInterrupt(id_, AFTER, node, {AFTER: node}, kind=AFTER)
+def pause_after(engine: RunState, asking: Collection[str]) -> None:
+    """Let the routers of the superstep that has just committed wait for answers.
+
+    Args:
+        asking: Ids of the tasks whose `interrupt_after` asks, as the entry of the commit names them.
+    """
+    tasks = engine.tasks
+    engine.pause_before_routing()
+    for task_id in asking:
+        node, id_ = task_id[len(engine.path) :].partition(":")[2], f"{engine.thread}/{task_id}#{AFTER}"
+        index = int(task_id[len(engine.path) :].partition(":")[0].partition(".")[2])
+        # The entries of the graph around a nested one may have raised and answered it already.
+        put(tasks[index], engine.questions.get(id_) or OpenInterrupt(id_, AFTER, node, {AFTER: node}, kind=AFTER))
 
 
 def no_thread(engine: RunState, task: Task) -> InputError:
@@ -546,7 +559,7 @@ def left_to_queue(task: Task) -> OpenInterrupt | None:
 
 def waiting(engine: RunState) -> Iterator[tuple[RunState, Task, OpenInterrupt]]:
     """Yield the tasks that wait for a queue with their engines and questions, also those of nested graphs."""
-    for task in engine.tasks if not engine.held else ():
+    for task in engine.tasks:
         child: RunState | None = task.extra.child if task.extra is not None else None
         if child is not None:
             yield from waiting(child)
@@ -565,8 +578,6 @@ def replaceable(engine: RunState) -> list[tuple[Task, OpenInterrupt]]:
     of nested graphs are included.
     """
     found: list[tuple[Task, OpenInterrupt]] = []
-    if engine.held:
-        return found  # the outcomes are committed
     # By the failure and not by the status: a failed task becomes due when its staged questions and answers are applied.
     failed = [task for task in engine.tasks if task.status != HANDLED and task.extra and task.extra.failure is not None]
     for task in failed or engine.tasks:
@@ -665,11 +676,12 @@ def questions_to_log(task: Task) -> Iterator[events.Event]:
 
 
 def questions_after_to_log(engine: RunState) -> Iterator[events.Event]:
-    """Yield the open questions of `interrupt_after` that were not logged before, once the superstep is held by them."""
-    for question in engine.after:
-        if question.open and engine.path not in question.told:
-            question.told |= {engine.path}
-            yield raised_event(next(task for task in engine.tasks if task.id == question.task_id), question)
+    """Yield the open questions of `interrupt_after` that were not logged before, once routers wait for them."""
+    for task in engine.unrouted:
+        for question in task.open_interrupts():
+            if question.kind == AFTER and engine.path not in question.told:
+                question.told |= {engine.path}
+                yield raised_event(task, question)
 
 
 def standing(task: Task) -> Iterator[events.Event]:
@@ -696,7 +708,9 @@ def journalled(engine: RunState, *, usage: bool) -> Iterator[events.Event]:
     open_ = engine.open_interrupts()
     asked: list[OpenInterrupt] = [one for one in engine.questions.values() if engine.path in one.told]
     for question in asked:
-        task = _inside(engine, question.id) or next((t for t in engine.tasks if t.id == question.task_id), None)
+        task = _inside(engine, question.id) or next(
+            (t for t in engine.unrouted if question in t.more().interrupts), None
+        )
         if task is not None and (question in open_ or question.answer_told):
             event = raised_event(task, question)
             yield event if usage else replace(event, usage=None)

@@ -5,7 +5,7 @@ engine needs the engine. Each nested graph that runs or waits has one of its own
 (`Extra.child`). The attributes form four groups:
 
 - the plan and its limits: `plan`, `fields`, `limits`, `max_steps`, `visit_limits`, ...
-- the state of the run: `values`, `due`, `tasks`, `joins`, `visits`, `superstep`, `held`, `usage`, ...
+- the state of the run: `values`, `due`, `tasks`, `joins`, `visits`, `superstep`, `unrouted`, `usage`, ...
 - observers, None or empty where nothing listens: `log`, `recorder`, `trail`, `dirty`, `settled`, ...
 
 Only this class, the engine and `evolve` write them (tests/house/test_owner_of_state.py). For the terms,
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from graphrt._engine.child_ids import is_child
 from graphrt._engine.join_state import JoinKey, JoinState
+from graphrt._engine.open_interrupt import AFTER
 from graphrt._engine.ownership import CONTAINERS
 from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, Due, Task
 from graphrt._plan.fields import Field
@@ -54,7 +55,6 @@ class RunState:
     """
 
     __slots__ = (
-        "after",
         "aliases",
         "batches",
         "began",
@@ -72,7 +72,6 @@ class RunState:
         "fields",
         "granted",
         "guard",
-        "held",
         "joins",
         "keeps",
         "kept",
@@ -105,6 +104,7 @@ class RunState:
         "told",
         "trail",
         "trail_last",
+        "unrouted",
         "unstorable",
         "usage",
         "values",
@@ -191,10 +191,9 @@ class RunState:
         """The task of the open superstep, if it is the only one."""
         self.opened: list[Due] = []
         """Value of `due` when the open superstep was opened: snapshots store it in place of the open tasks."""
-        self.held: bool = False
-        """Whether the open superstep is folded and committed, and its routers and joins wait for answers to `after`."""
-        self.after: list[OpenInterrupt] = []
-        """Questions of `interrupt_after`, in task order."""
+        self.unrouted: list[Task] = []
+        """Tasks whose superstep has committed, while its routers and joins wait for answers to an `interrupt_after`; no
+        superstep is open then."""
         self.questions: dict[str, OpenInterrupt] = {}
         """All questions of the open superstep at the top by id, in the order in which they were asked; one dict for a
         thread and its nested graphs."""
@@ -435,10 +434,11 @@ class RunState:
     def open_interrupts(self) -> list[OpenInterrupt]:
         """Return the questions of the open superstep that wait for an answer, in task order.
 
-        Those of a held superstep are asked by `interrupt_after`, between its fold and its routers.
+        Between the fold of a superstep and its routers they are those of `interrupt_after`.
         """
-        if self.held:
-            return [question for question in self.after if question.open]
+        if self.unrouted:
+            asked = (question for task in self.unrouted for question in task.open_interrupts())
+            return [question for question in asked if question.kind == AFTER]
         return [question for task in self.tasks if task.status == PAUSED for question in task.open_interrupts()]
 
     def know(self, question: OpenInterrupt) -> None:
@@ -453,13 +453,11 @@ class RunState:
         """Remove a signal that a node takes."""
         self.signals = tuple(signal for signal in self.signals if signal[0] != id)
 
-    def hold(self, after: list[OpenInterrupt]) -> None:
-        """Hold the folded superstep open until the `interrupt_after` questions *after* are answered."""
-        self.held, self.after = True, after
-        if not self.path:
-            self.questions.clear()
-        self.questions.update((question.id, question) for question in after)
-        self.dirty.clear()  # the outcomes are committed, so nothing is left to stage
+    def pause_before_routing(self) -> None:
+        """Close the superstep, which has committed, and let its routers and joins wait."""
+        tasks, waiting = self.tasks, self.waiting
+        self.close_superstep([])
+        self.unrouted, self.waiting = tasks, waiting
 
     def close_superstep(self, due: list[Due]) -> None:
         """Remove the open superstep, which was committed and routed, or is given up; *due* are the next tasks.
@@ -467,7 +465,7 @@ class RunState:
         What an edit (`Runtime.update(as_node=...)`) made due meanwhile, `waiting`, is merged into *due* by the caller.
         """
         self.due, self.waiting, self.tasks, self.lone = due, [], [], None
-        self.held, self.after = False, []
+        self.unrouted = []
         if not self.path:  # those of a nested graph are kept until the commit at the top, for a fork
             self.questions.clear()
         if self.dirty:
@@ -546,10 +544,6 @@ class RunState:
     def note_without_events(self) -> None:
         """Note plain commits in `told` from now on, because nothing but the store needs their events."""
         self.eventless = not self.ephemeral  # the events also name the ephemeral fields that were reset
-
-    def ask_after(self, questions: list[OpenInterrupt]) -> None:
-        """Replace the questions of `interrupt_after`, after an edit answered some of them."""
-        self.after = questions
 
     def swap_log(self, log: list[Any] | None) -> list[Any] | None:
         """Replace the log, and return the one before: to take what was logged, or to build events apart from it."""

@@ -19,10 +19,10 @@ def saved(engine: Engine) -> events.StateSaved:
     """Return the engine between two supersteps as plain data; the values are shared, not copied.
 
     An open superstep is left out: the tasks that it was opened with are due in the result, and its superstep and visits
-    are not counted. What its tasks did is stored beside the journal (staged). A held superstep, which waits for an
-    `interrupt_after`, is folded already, so it is kept with the outcomes of its tasks.
+    are not counted. What its tasks did is stored beside the journal (staged). Of a superstep
+    that has committed and waits for an `interrupt_after`, the outcomes of its tasks are kept for the routers.
     """
-    open_tasks = engine.tasks if not engine.held else []
+    open_tasks = engine.tasks
     due, opened = (engine.opened, 1) if open_tasks else (engine.due, 0)  # *opened*: supersteps not to count, 0 or 1
     seen = {task.node.index for task in open_tasks}
     names, sends, errors, handled = due_parts([*due, *engine.waiting] if engine.waiting else due)
@@ -43,8 +43,8 @@ def saved(engine: Engine) -> events.StateSaved:
         usage=engine.usage,
         granted=engine.granted,
         handled=handled,
-        held=tuple(emit_events.outcome_of(engine, task, updates=False) for task in engine.tasks) if engine.held else (),
-        after=tuple(question.task_id for question in engine.after if question.open),
+        held=tuple(emit_events.outcome_of(engine, task, updates=False) for task in engine.unrouted),
+        after=tuple(question.task_id for question in engine.open_interrupts()) if engine.unrouted else (),
         waits=len(engine.waiting),  # how many tasks at the end of *due* an edit added while a superstep was open
         signals=engine.signals,
         children=tuple(engine.children),

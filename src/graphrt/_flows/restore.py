@@ -80,7 +80,7 @@ def _restore(engine: Engine, staged: Staged, kept: dict[str, Sequence[Logged]], 
         kept: What a fork kept for tasks of nested graphs, by task id.
         told: As for `restore_open`.
     """
-    if engine.held:  # folded, and waiting for the answer to an `interrupt_after`
+    if engine.unrouted:  # folded, and waiting for the answer to an `interrupt_after`
         return  # its outcomes are in the journal, and what was staged of them is out of date
     if not engine.tasks:  # the journal does not show that a superstep opened; the ids of staged tasks do
         first = f"{engine.path}{engine.superstep + 1}."  # ids are `path/superstep.index:node`

@@ -54,8 +54,6 @@ from graphrt.errors import StoreError
 class Act(Enum):
     """What to do with the open superstep."""
 
-    ROUTE = auto()
-    """It is folded, but held by the question of an `interrupt_after`: route it, once the question is answered."""
     FAIL = auto()
     """A task failed for good, without a retry or an `on_error` node: raise its error."""
     DISPATCH = auto()
@@ -75,8 +73,6 @@ def next_act(engine: Engine) -> Act:
     first, since nothing of its superstep may be started any more (R9). A question (PAUSED) comes last, since the other
     tasks can end while it waits for an answer. The superstep commits only as a whole.
     """
-    if engine.held:  # first: its tasks have ended, and their statuses mean nothing any more
-        return Act.ROUTE
     statuses = {task.status for task in engine.tasks}
     if FAILED in statuses:
         return Act.FAIL
@@ -112,6 +108,9 @@ def run(engine: Engine, control: Control) -> Flow:
             if control.ends and _must_stop(engine, control):
                 status = CANCELLED
                 break
+            if engine.unrouted:
+                status = yield from _route(engine, control)
+                continue
             if not engine.begin():
                 status = COMPLETED
                 break
@@ -137,7 +136,7 @@ def run(engine: Engine, control: Control) -> Flow:
                     break
                 if task.status == DUE:  # one more attempt, after the failed one is stored
                     yield from stage(engine)
-            if task is None or task.status != DONE or engine.held:
+            if task is None or task.status != DONE:
                 act = yield from _superstep(engine, control, deadline_s)
                 if act is not Act.COMMIT:
                     status = act
@@ -145,7 +144,7 @@ def run(engine: Engine, control: Control) -> Flow:
             if control.live or engine.recorder is not None:
                 status = yield from _commit(engine, control)
                 continue
-            if commit(engine):  # an `interrupt_after` holds the superstep
+            if commit(engine):  # an `interrupt_after` asks before the routers
                 emit_events.raised_after(engine)  # logs the questions
                 status = INTERRUPTED
             if engine.told is not None:  # the superstep was noted there, in place of events in the log
@@ -281,8 +280,8 @@ def _flush(engine: Engine, *, last: bool = False) -> Flow:
 
 
 def _has_work(engine: Engine) -> bool:
-    """Return whether a superstep is open or due, or the routers of START have not been asked."""
-    return bool(engine.tasks or engine.due or engine.entering)
+    """Return whether a superstep is open or due, or routers have not been asked."""
+    return bool(engine.tasks or engine.unrouted or engine.due or engine.entering)
 
 
 def _must_stop(engine: Engine, control: Control) -> bool:
@@ -307,14 +306,12 @@ def _is_over(engine: Engine, control: Control) -> bool:
 
 
 def _superstep(engine: Engine, control: Control, deadline_s: float | None) -> Flow:
-    """Run the due tasks of the open superstep, or route a held one; return what follows.
+    """Run the due tasks of the open superstep; return what follows.
 
     Returns:
-        Act.COMMIT if all tasks have ended; the status of the run if it ends here; None if the superstep was routed, or
-        goes on at once: `run` then looks at it again.
+        Act.COMMIT if all tasks have ended; the status of the run if it ends here; None if it goes on at once:
+        `run` then looks at it again.
     """
-    if engine.held:
-        return (yield from _route(engine, control))
     tasks = engine.tasks
     due = [task for task in tasks if task.status == DUE]
     if control.queues and engine.plan.queues:  # tasks of nodes with a queue are left to its workers
@@ -351,7 +348,7 @@ def _superstep(engine: Engine, control: Control, deadline_s: float | None) -> Fl
 
 
 def _route(engine: Engine, control: Control) -> Flow:
-    """Route a held superstep whose `interrupt_after` was answered; return a status if the run ends there, else None."""
+    """Call the routers that waited for an `interrupt_after`; return a status if the run ends there, else None."""
     if engine.open_interrupts():
         return INTERRUPTED
     engine.route()  # only now, so that routers see what an `update` changed during the pause (decision 0058)

@@ -39,14 +39,15 @@ def drive(engine: Engine) -> Decision:
         GraphrtError: A task failed for good, a limit is reached, or the superstep cannot be committed.
     """
     while True:
+        if engine.unrouted:  # committed by an earlier call: its routers wait for the answer to an `interrupt_after`
+            if not _routed(engine):
+                return Decision(INTERRUPTED)
+            continue
         if not engine.tasks:
             if not engine.begin():
                 return Decision(COMPLETED)
             engine.open_superstep()
         match next_act(engine):
-            case Act.ROUTE:
-                if not _routed(engine):
-                    return Decision(INTERRUPTED)
             case Act.FAIL:
                 emit_events.failures(engine)  # logs the outcomes of failed tasks
                 raise failure(engine, next(task for task in engine.tasks if task.status == FAILED))
@@ -61,7 +62,7 @@ def drive(engine: Engine) -> Decision:
             case Act.PAUSE:
                 _log_questions(engine)
                 return Decision(INTERRUPTED)
-            case Act.COMMIT:  # if an `interrupt_after` holds the superstep now, the next round (ROUTE) says so
+            case Act.COMMIT:
                 engine.commit()
 
 
@@ -73,10 +74,7 @@ def _log_questions(engine: Engine) -> None:
 
 
 def _routed(engine: Engine) -> bool:
-    """Route a held superstep; return False if a person must answer first.
-
-    A held superstep is folded already. It waits for the answer to an `interrupt_after` question before it routes.
-    """
+    """Call the routers that wait for the answer to an `interrupt_after`; return False if it is not answered."""
     if engine.open_interrupts():
         emit_events.raised_after(engine)
         return False

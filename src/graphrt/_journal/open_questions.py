@@ -99,7 +99,7 @@ class Listing:
         self._engine = engine
         # Only tasks of an open superstep ask. A worker's report closes the question of a task when it is loaded, while
         # the store still lists it; `Engine.questions` has closed ones, too.
-        self._asks = bool(engine.tasks) and (
+        self._asks = bool(engine.tasks or engine.unrouted) and (
             bool(engine.open_interrupts()) or any(question.kind == TASK for question in engine.questions.values())
         )
         """Whether the store may list open questions, so that an empty list must be written once none is left."""

@@ -296,7 +296,7 @@ class Journal:
             after: Where the thread stands then, after the commit of a superstep.
         """
         engine = self._engine
-        if engine is None or engine.tasks or self._tail < max(SNAPSHOT_BYTES, 2 * self._measured):
+        if engine is None or engine.tasks or engine.unrouted or self._tail < max(SNAPSHOT_BYTES, 2 * self._measured):
             return None  # a snapshot cannot hold an open superstep
         body = Body(engine.plan.codec, Names())
         try:

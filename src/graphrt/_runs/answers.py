@@ -193,9 +193,8 @@ def _is_over(engine: Engine, id_: Any) -> bool:
     """Return whether the id, which the caller chose, belongs to a superstep of this thread that was committed."""
     thread, _, rest = str(id_).partition("/")  # thread/superstep.number:node#key
     superstep = rest.partition(".")[0]
-    # `engine.superstep` numbers the open superstep, if tasks are open, else the last one. A held superstep is committed
-    # already: it is open only because `interrupt_after` pauses before its routers are called.
-    last = engine.superstep - bool(engine.tasks and not engine.held)
+    # `engine.superstep` numbers the open superstep, if tasks are open, else the last one.
+    last = engine.superstep - bool(engine.tasks)
     return thread == engine.thread and superstep.isdigit() and int(superstep) <= last
 
 

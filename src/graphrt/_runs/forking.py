@@ -190,8 +190,8 @@ def _begin_fork(
         # What failed runs again with all its attempts: the journal of the source has those that it had there.
         if task.status == FAILED and task.extra is not None:
             task.extra.retries = []
-    # An `interrupt_after` holds a superstep between fold and routes. Its outcomes are in `StateSaved.held` (0058).
-    staged = {} if engine.held else {task.id: emit_events.standing(engine, task) for task in engine.tasks}
+    # After an `interrupt_after`, no superstep is open: the outcomes that wait for routes are in `StateSaved.held` (0058).
+    staged = {task.id: emit_events.standing(engine, task) for task in engine.tasks}
     # Effects of running tasks and commits of nested graphs are staged under keys of their own. Of a task that has ended,
     # the row of the source has the end of its nested graph, too. For others, the keys that the engine has made above are
     # kept: these say what the tasks are now, after the withdrawal in `fork`.

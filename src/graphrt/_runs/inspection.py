@@ -178,7 +178,7 @@ def _again(fold: Fold, event: Any, seq: int, run: str) -> None:
             fold.seq = seq
             return
         # An `interrupt_after` holds a superstep after its commit; its routers are called when the pause is answered.
-        if isinstance(event, events.TasksRouted) and event.reason == "answered" and engine.held:
+        if isinstance(event, events.TasksRouted) and event.reason == "answered" and engine.unrouted:
             engine.route()
             _compare(fold, event, seq)
             fold.fold([], seq + 1, run)  # as above

@@ -24,7 +24,7 @@ def partial_messages(config: RunConfig, engine: Engine) -> dict[str, Any]:
         if before is not None:
             engine.reach(before.superstep)
             return dict(before.said)
-    texts = stopped_replies([] if engine.held else engine.tasks)
+    texts = stopped_replies(engine.tasks)
     field = _conversation(engine) if texts and engine.reducer is None else None
     if field is None:
         return {}

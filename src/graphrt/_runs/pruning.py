@@ -135,7 +135,7 @@ def _with_open_superstep(config: RunConfig, store: Store, claim: Claim, loaded: 
     news += [("", events.HistoryPruned(upto=upto)), *(("", event) for event in journalled(fold.engine, usage=True))]
     # What the entries say of unfinished tasks is staged too. The rows of those that have ended are complete.
     open_tasks = [task for task in fold.engine.tasks if task.status not in (DONE, HANDLED)]
-    staged = [] if fold.engine.held else [(task.id, emit_events.standing(fold.engine, task)) for task in open_tasks]
+    staged = [(task.id, emit_events.standing(fold.engine, task)) for task in open_tasks]
     journal = journal_of(config, store, fold, ThreadCommits(store, claim))
     journal.write(news, staged, below=(Saved(upto, snapshot), blobs))
     again = folded(config, store.load(loaded.head.thread, upto=upto), upto=upto, adopt=False)

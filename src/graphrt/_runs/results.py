@@ -250,7 +250,7 @@ class Snapshot(Generic[S]):
         self.progress: tuple[int, int] | None = progress(engine)
         """How many tasks of the open superstep, or of the one that is due, have finished, and how many there are; None if
         nothing is left to do."""
-        self.stopped: tuple[str, ...] = tuple(stopped_replies([] if engine.held else engine.tasks))
+        self.stopped: tuple[str, ...] = tuple(stopped_replies(engine.tasks))
         """What replies had said that were cut off with the open superstep, in task order. `retry` asks again; a new input
         makes partial messages of them."""
         self._make: Callable[[], S] | None = values

@@ -91,7 +91,7 @@ def update(config: RunConfig, thread: str, edits: Iterable[Edit]) -> None:
             status = status_after(engine, status)
         if engine.log:  # it is empty if there was no edit
             # Stage the tasks that the edit ended again: their older rows would bring their questions back.
-            ended = [task for task in engine.tasks if not engine.held and task.extra is not None and task.extra.edited]
+            ended = [task for task in engine.tasks if task.extra is not None and task.extra.edited]
             # And the tasks of this graph that were left to their queue anew: `waiting` yields (engine, task, question).
             ended += [task for _, task, _ in waiting(engine) if task in engine.tasks]
             # And tasks with stale questions that no entry has: only their rows can tell that these are stale.
@@ -113,7 +113,7 @@ def _with_stale_questions(engine: RunState) -> Iterator[tuple[RunState, Task]]:
     A question is journalled when the run pauses. Until then, and if the run fails instead, it is only staged. A nested
     graph has no journal: that it has logged a question says nothing of the thread's.
     """
-    for task in engine.tasks if not engine.held else ():
+    for task in engine.tasks:
         child: RunState | None = task.extra.child if task.extra is not None else None
         if child is not None:
             yield from _with_stale_questions(child)
@@ -168,8 +168,9 @@ def _event_of(config: RunConfig, engine: Engine, edit: Edit, *, fresh: bool, fai
         raise not_storable(engine, error, "update() was given a value") from error
     # Folded once before the event is noted, so that a reducer that raises does so before anything is changed.
     after = engine.values if fresh else folded_in(engine, checked, reset=False)
+    open_ = bool(engine.tasks or engine.unrouted)
     if node is None:
-        return events.ThreadUpdated(values=kept, as_node=None, open=bool(engine.tasks), fresh=fresh)
+        return events.ThreadUpdated(values=kept, as_node=None, open=open_, fresh=fresh)
     # All tasks have ended, but their outcomes could not be folded or routed.
     stuck = failed and all(task.status in (DONE, HANDLED) for task in engine.tasks)
     mine = unfinished(engine, node, anew=stuck)
@@ -187,7 +188,7 @@ def _event_of(config: RunConfig, engine: Engine, edit: Edit, *, fresh: bool, fai
     moved = joins.arrive(engine, routed)  # the joins that have changed; the node of one that fires joins *routed*
     # As if all activations of the node had finished, Sends included (rule R18).
     # `waiting`: tasks that become due with the commit of the open superstep. Without one, tasks that are due now.
-    before = engine.waiting if engine.tasks else [item for item in engine.due if item.node is not node_plan]
+    before = engine.waiting if open_ else [item for item in engine.due if item.node is not node_plan]
     due = merged(before, routed)
     # As plain data: the names of the nodes; by position among them, the arguments of Sends, and the errors that
     # `on_error` nodes handle, with the tasks that failed.
@@ -199,7 +200,7 @@ def _event_of(config: RunConfig, engine: Engine, edit: Edit, *, fresh: bool, fai
         sends=sends,
         errors=errors,
         joins=join_standings(engine, moved),
-        open=bool(engine.tasks),
+        open=open_,
         handled=handled,
         fresh=fresh,
     )

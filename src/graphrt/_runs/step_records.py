@@ -52,7 +52,7 @@ def _records(fold: Fold, chain: StepChain, entry: Entry) -> Iterator[dict[str, A
         # shown without a change. An `interrupt_after` holds a superstep that is committed: its tasks have their steps.
         tasks = [
             task
-            for task in (engine.tasks if not engine.held else ())
+            for task in engine.tasks
             if task.status == FAILED or (task.status not in (DONE, HANDLED) and _waits(task))
         ]
         value = uncommitted(tasks) if tasks else value
