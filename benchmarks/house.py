@@ -1,10 +1,11 @@
 """Measure what a reader of graphrt has to know: sizes, the paths of three calls, and what options cost.
 
-    python -m benchmarks.house [sizes] [errors] [walks] [cliffs]     from the root of the project; default: all of them
+    python -m benchmarks.house [sizes] [errors] [events] [walks] [cliffs]     from the root of the project; default: all of them
 
 sizes   lines of code (without blanks, comments, docstrings) of each room under src and of tests; lines that are not
         blank of every other language
 errors  declared texts of errors and the lines of their declarations, wherever they stand, by the syntax tree
+events  rooms that name a class of events, with the modules that do: each should be a projection of entries
 walks   calls, functions and files that one call of the public face crosses (sys.setprofile, this thread and others)
 cliffs  processor time of a superstep of one plain sync node, by the options that a user may add
 
@@ -22,11 +23,12 @@ import threading
 import time
 import tokenize
 from pathlib import Path
-from typing import Annotated, Any, Self, TypedDict
+from typing import Annotated, Any, Self, TypedDict, get_args
 
 from pydantic import BaseModel
 
 import graphrt
+import graphrt.events
 from graphrt import END, START, Budget, GraphBuilder, Limits, Runtime
 from graphrt.harness import Agent, ScriptedModel, ToolCall
 from graphrt.reducers import add, append, ephemeral
@@ -114,6 +116,33 @@ def errors() -> None:
                 lines.update((path, line) for line in range(node.lineno, (node.end_lineno or node.lineno) + 1))
     print(", ".join(f"{name} {counts[name]}" for name in sorted(counts)))
     print(f"texts {sum(counts.values())}, lines of declarations {len(lines)}")
+
+
+def event_names() -> None:
+    """Print the rooms outside `events` whose modules name a class of events, and how many classes each module names."""
+    known = {kind.__name__ for kind in (*get_args(graphrt.events.Event), graphrt.events.StateSaved)}
+    rooms: dict[str, list[str]] = {}
+    for path in sorted((SOURCE / "graphrt").rglob("*.py")):
+        parts = path.relative_to(SOURCE / "graphrt").parts
+        if parts[0] == "events":
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        imported = {
+            alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("graphrt.events")
+            for alias in node.names
+        }
+        named = {
+            node.attr
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "events"
+        }
+        if found := known & (imported | named):
+            rooms.setdefault(parts[0] if len(parts) > 1 else "(single files)", []).append(f"{path.stem} {len(found)}")
+    for room, modules in sorted(rooms.items(), key=lambda item: -len(item[1])):
+        print(f"{room:16} {len(modules):3}  {', '.join(modules)}")
+    print(f"{'rooms':16} {len(rooms):3}  modules {sum(map(len, rooms.values()))}")
 
 
 class Walk:
@@ -255,10 +284,10 @@ def _cost(run: Any) -> float:
 
 
 def main() -> None:
-    wanted = sys.argv[1:] or ["sizes", "errors", "walks", "cliffs"]
+    wanted = sys.argv[1:] or ["sizes", "errors", "events", "walks", "cliffs"]
     for name in wanted:
         print(f"== {name}")
-        {"sizes": sizes, "errors": errors, "walks": walks, "cliffs": cliffs}[name]()
+        {"sizes": sizes, "errors": errors, "events": event_names, "walks": walks, "cliffs": cliffs}[name]()
 
 
 if __name__ == "__main__":

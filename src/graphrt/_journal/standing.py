@@ -75,8 +75,9 @@ class ThreadStanding:
     def after(self, logged: Sequence[Logged], run: str) -> ThreadStanding:
         """Return where the thread stands after the next entries, *logged*, which the *run* writes."""
         made = ThreadStanding()
-        for name in ThreadStanding.__slots__:
-            setattr(made, name, getattr(self, name))
+        made.seq, made.cause, made.status, made.error = self.seq, self.cause, self.status, self.error
+        made.run, made.seed, made.graph, made.fingerprint = self.run, self.seed, self.graph, self.fingerprint
+        made.erasures, made.steps_at, made.left = self.erasures, self.steps_at, self.left
         made.apply(logged, self.seq + 1, run)
         return made
 
