@@ -388,8 +388,7 @@ async def needs_approval(one: Ready) -> bool:
     wanted = one.tool.policy.approval
     if isinstance(wanted, bool):
         return wanted
-    said: Any = wanted(one.arguments)
-    return _decided(await said if isawaitable(said) else said, "approval= of the tool", one.call)
+    return await _decided(wanted(one.arguments), "approval= of the tool", one.call)
 
 
 async def allowed(approve: Callable[[ToolCall], Awaitable[bool] | bool], call: ToolCall) -> bool:
@@ -398,13 +397,12 @@ async def allowed(approve: Callable[[ToolCall], Awaitable[bool] | bool], call: T
     Raises:
         InputError: It returned neither True nor False (`bad-approval`).
     """
-    said: Any = approve(call)
+    return await _decided(approve(call), "approve= of the agent", call)
+
+
+async def _decided(said: Any, who: str, call: ToolCall) -> bool:
     if isawaitable(said):
         said = await said
-    return _decided(said, "approve= of the agent", call)
-
-
-def _decided(said: Any, who: str, call: ToolCall) -> bool:
     if not isinstance(said, bool):
         raise BAD_APPROVAL(who=who, value=said, tool_name=call.name)
     return said
