@@ -99,14 +99,14 @@ def test_without_a_store_the_thread_is_in_memory_and_the_log_in_the_folder(tmp_p
     result = talk(2).run({"notes": []}, audit=audit)
 
     assert result.thread
-    assert len(records_in(file_of(audit, result.thread))) == 4
+    assert len(records_in(file_of(audit, result.thread))) == 3
 
 
 def test_store_of_the_log_is_the_store_of_the_runtime(tmp_path: Path) -> None:
     audit = AuditLog(database(tmp_path), key=KEY)
     with Runtime(talk(), audit=audit) as runtime:
         runtime.run({"notes": []}, thread="t")
-    assert head(database(tmp_path), "t").size == 3
+    assert head(database(tmp_path), "t").size == 2
     with pytest.raises(InputError, match="share a store"):
         Runtime(talk(), store=MemoryStore(), audit=audit)
 
@@ -356,7 +356,7 @@ def test_two_writers_of_one_file_are_told_apart(tmp_path: Path, monkeypatch: pyt
         finally:
             go.set()
             thread.join()
-    assert len(records_in(file_of(audit))) == 3
+    assert len(records_in(file_of(audit))) == 2
 
 
 def test_everything_is_logged(tmp_path: Path) -> None:

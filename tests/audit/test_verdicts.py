@@ -349,7 +349,7 @@ def test_script_needs_nothing_but_its_file(tmp_path: Path) -> None:
 
     assert run("log", "--key-file", "key", "--anchor", "anchor") == (
         0,
-        "sound: Everything fits. Entries up to 180 (64 records) are as they were written.\n",
+        "sound: Everything fits. Entries up to 214 (64 records) are as they were written.\n",
     )
     assert run("log", "--key-file", "key")[0] == 3
     (tmp_path / "hex").write_text(KEY.hex())

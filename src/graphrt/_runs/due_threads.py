@@ -26,6 +26,7 @@ from graphrt._runs.arguments import check_number
 from graphrt._runs.detached import present_result
 from graphrt._runs.driving import drive
 from graphrt._runs.loading import the_store
+from graphrt._runs.open_run import claimed
 from graphrt._runs.reopen_run import take_mail
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
@@ -75,7 +76,8 @@ def _open_due(config: RunConfig, thread: str, max_tries: int | None) -> ActiveRu
         ConflictError: Another run has it.
     """
     # A paused thread is resumed with the answers that the time gives; a running one, which lost its owner, is retried.
-    waits = the_store(config).head(check_id(thread)).status == "interrupted"
+    claim = claimed(config, the_store(config), check_id(thread), create=False, at=0.0)
+    waits = claim.head.status == "interrupted"
 
     def admit(claim: Claim, loaded: Loaded) -> None:
         """Refuse the thread if it is not due any more, or is to be parked. Called before anything is changed.
@@ -102,9 +104,9 @@ def _open_due(config: RunConfig, thread: str, max_tries: int | None) -> ActiveRu
         raise NOT_DUE(thread=thread, status="interrupted")
 
     try:
-        if waits:  # `continued` claims and loads the thread, calls *admit*, and asks *fire* for the answers
-            return reopen_run.continued(config, thread, "resume", fire, admit=admit)
-        return reopen_run.continued(config, thread, "retry", None, admit=admit)
+        if waits:  # `continued` loads the thread, calls *admit*, and asks *fire* for the answers
+            return reopen_run.continued(config, thread, "resume", fire, admit=admit, claim=claim)
+        return reopen_run.continued(config, thread, "retry", None, admit=admit, claim=claim)
     except RunFailedError as error:
         if error.code == PARKED.code:
             _park(config, thread, str(error.what))

@@ -33,6 +33,9 @@ _LOOK_AGAIN_S: Final = 60.0
 """Seconds until a thread that this worker cannot drive is tried again, and until unknown graphs are looked for."""
 _SOON_S: Final = 1.0
 """Seconds until a thread is tried again whose mail can change nothing yet."""
+_LISTING_S: Final = 0.1
+"""Seconds for which a list of due threads is used. A worker with a backlog looks after each run that ends; to list the
+backlog every time was a fifth of its processor time with 200 threads due."""
 _SCHEDULES_S: Final = 1.0
 """Seconds between two looks at schedules, which are due at full minutes."""
 _LONGEST_PAUSE_S: Final = 30.0
@@ -116,7 +119,9 @@ class Worker:
         self._refused: dict[str, tuple[int, float]] = {}
         """Thread that cannot be driven here to its `seq` then, and the monotonic time at which it is tried again."""
         self._unknown: tuple[str, ...] = ()
-        self._look_around_at = self._schedules_at = 0.0
+        self._look_around_at = self._schedules_at = self._list_at = 0.0
+        self._listed: list[_Due] = []
+        """Threads of the last list that were not taken, in order."""
         self._waiting = self._ended = self._failed = self._parked = 0
         self._looked_at: float | None = None
         self._trouble: str | None = None
@@ -296,15 +301,19 @@ class Worker:
     def _look(self, pool: ThreadPoolExecutor) -> int:
         """Take threads that are due while there is room, and return how many were taken."""
         self._start_scheduled()
-        due = self._due()
+        now = time.monotonic()
+        if now >= self._list_at or not self._listed:
+            self._list_at, self._listed = now + _LISTING_S, self._due()
         self._looked_at = time.time()
-        took = 0
-        for info, runtime in due:
+        took, due, self._listed = 0, self._listed, []
+        for at, (info, runtime) in enumerate(due):
             with self._lock:
                 if self._state != "working" or len(self._driving) >= self._most:
+                    self._listed += due[at:]
                     break
                 name = info.graph
                 if info.thread in self._driving or self._is_full(name):
+                    self._listed.append(due[at])
                     continue
                 self._driving[info.thread] = name
             took += 1
