@@ -1,8 +1,8 @@
 """The limit `max_concurrency`: counts the tasks of a run that are in flight, nested graphs included.
 
 The count is checked and raised in one step, under one lock for the whole run, so that N never means N + 1 (rule R8).
-A *place* is the right to have one task in flight. Queueing the tasks that wait for a place belongs to `parallel_tasks`
-and `async_parallel_tasks`, which call `take` before a task starts and `give_back` when it has ended.
+A *place* is the right to have one task in flight. Queueing the tasks that wait for a place belongs to `schedule`, which
+calls `take` before a task starts and `give_back` when it has ended.
 """
 
 from __future__ import annotations
