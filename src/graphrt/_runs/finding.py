@@ -168,9 +168,8 @@ def reindex(config: RunConfig) -> int:
     store.require("labels")
     count = 0
     after: str | None = None
-    while heads := store.query(
-        ThreadFilter(graph=config.plan.name), after=after, limit=500
-    ):  # pages, so that memory stays small
+    mine = ThreadFilter(graph=config.plan.name)
+    while heads := store.query(mine, after=after, limit=500):  # pages, so that memory stays small
         for head in heads:
             try:
                 count += _reindexed(config, store, head.thread)

@@ -134,7 +134,7 @@ class Schedules:
             {"cron": cron, "timezone": timezone, "missed": missed, "title": shown[0], "tags": [*shown[1]]},
             input,
         )
-        known = next((row for row in store.query(ScheduleFilter()) if row.name == name), None)
+        known = _stored(store, name)
         if known is not None and (known.graph, known.body) == (config.plan.name, body):
             return _read(config, self._in_time(store, known, times))
         if known is not None and not replace:
@@ -143,9 +143,7 @@ class Schedules:
         row = StoredSchedule(name, config.plan.name, uuid4().hex, due_at, body)
         if not store.put_schedule(row, replaces=None if known is None else known.version):
             # Another process put a schedule of this name between the look and the call.
-            stands = next(
-                (one for one in store.query(ScheduleFilter()) if one.name == name), None
-            )  # None: it was deleted since
+            stands = _stored(store, name)  # None: it was deleted since
             # The same definition is not a conflict: it is of this call, if an earlier try was stored, or of another
             # process that started at the same time.
             if stands is None or (stands.graph, stands.body) != (row.graph, body):
@@ -250,6 +248,11 @@ class Schedules:
 def thread_of(name: str, due_at: float) -> str:
     """Return the id of the thread that a schedule starts at *due_at*."""
     return f"{name}@{datetime.fromtimestamp(due_at, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _stored(store: Store, name: str) -> StoredSchedule | None:
+    """Return the schedule of this name, of any graph; None if there is none."""
+    return next((row for row in store.query(ScheduleFilter(prefix=name)) if row.name == name), None)
 
 
 def _start(config: RunConfig, store: Store, row: StoredSchedule, now: float) -> list[str]:
