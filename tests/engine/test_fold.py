@@ -36,7 +36,7 @@ def superstep(run: Engine, *updates: Any) -> list[Any]:
     for task, update in zip(run.tasks, updates, strict=True):
         run.report(task, task.execution, Nested(tuple(update)) if isinstance(update, list) else update)
     run.commit()
-    return chains[id(run)].of(run.recorder.take(run))
+    return chains[id(run)].of(run.recorder.take())
 
 
 def wide(count: int, given: Update, **policies: Any) -> Engine:

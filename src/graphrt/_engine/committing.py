@@ -200,4 +200,4 @@ def _watch(engine: RunState, tasks: Sequence[Task], folded: Folded) -> None:
             for update in task.updates:
                 engine.follow(update)
     if engine.recorder is not None:
-        engine.recorder.record_all(tasks, folded.undo)
+        engine.recorder.record(engine, tasks, folded.undo)

@@ -351,7 +351,7 @@ def _commit(engine: Engine, event: events.SuperstepCommitted) -> None:
             engine.follow(update)
     engine.take(values, (*folded.values, *folded.grown))
     if engine.recorder is not None:
-        engine.recorder.record_all(tasks, folded.undo)
+        engine.recorder.record(engine, tasks, folded.undo)
     if event.after:
         questions.pause_after(engine, event.after)
         return

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVar, final
 
-from graphrt._engine.committed import Committed, Ended, Uncommitted
+from graphrt._engine.committed import Committed, Uncommitted
 from graphrt._engine.fold import Prefix, Undo, shown
-from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, Extra, Task
+from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, Task
 from graphrt._plan.fields import ABSENT, is_mapping, own
 from graphrt._plan.state import EXTRA, Values
 from graphrt.events import Usage
@@ -56,7 +56,7 @@ class Diff:
     @property
     def changed(self) -> tuple[str, ...]:
         """Names of the fields that were written or reset, in the order in which that happened."""
-        return tuple(self._step._ended.undo)
+        return tuple(self._step._undo)
 
     @property
     def added(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Diff:
     @property
     def removed(self) -> dict[str, Any]:
         """Fields that have no value after the task: name to old value."""
-        after, undo = self._after(), self._step._ended.undo
+        after, undo = self._after(), self._step._undo
         return {n: own(before) for n, before in undo.items() if n not in after and before is not ABSENT}
 
     @property
@@ -78,7 +78,7 @@ class Diff:
         """Return copies of the new values of fields that had no value before the task, or of those that had one."""
         after = self._after()
         found: dict[str, Any] = {}
-        for name, before in self._step._ended.undo.items():
+        for name, before in self._step._undo.items():
             if (before is ABSENT) is absent_before and name in after:
                 found[name] = own(after[name])
         return found
@@ -106,17 +106,19 @@ class Diff:
 class Step(Generic[S]):
     """One finished task of a run: which node ran, what it wrote, and how the state changed."""
 
-    __slots__ = ("_chain", "_ended", "_next", "duration_s", "index", "superstep")
+    __slots__ = ("_chain", "_next", "_task", "_undo", "_updates", "duration_s", "index", "superstep")
 
-    def __init__(self, chain: StepChain, index: int, superstep: int, ended: Ended) -> None:
+    def __init__(self, chain: StepChain, index: int, task: Task, undo: Undo) -> None:
         self.index: int = index
         """Position among the steps of this run, from 0."""
-        self.superstep: int = superstep
+        self.superstep: int = task.superstep
         """Number of the superstep in the thread, from 1."""
-        self.duration_s: float = ended.duration_s
+        self.duration_s: float = task.duration_s
         """Duration of the last attempt in seconds."""
         self._chain = chain
-        self._ended = ended
+        self._task = task
+        self._undo = undo
+        self._updates = task.updates
         self._next: Step[S] | None = None
         """The step after this one; None for the newest."""
 
@@ -129,23 +131,23 @@ class Step(Generic[S]):
             step = step._next
         values = dict(self._chain.newest())
         for step in reversed(later):  # newest first: a record applies to the values that its own task left
-            revert(values, step._ended.undo)
+            revert(values, step._undo)
         return values
 
     @property
     def node(self) -> str:
         """Name of the node that ran."""
-        return self._ended.node.name
+        return self._task.node.name
 
     @property
     def task_id(self) -> str:
         """Id of the task, derived from path, superstep, position and node; stable over re-execution."""
-        return self._ended.task.id
+        return self._task.id
 
     @property
     def outcome(self) -> Literal["success", "error", "interrupted"]:
         """How the task ended: `success`, `error` (handled or not), or `interrupted` while it waits for an answer."""
-        return _OUTCOME[self._ended.task.status]
+        return _OUTCOME[self._task.status]
 
     @property
     def update(self) -> Any:
@@ -154,44 +156,39 @@ class Step(Generic[S]):
         For a nested graph, its writes merged. In a graph with a reducer of the whole state, what the node returned,
         or the list of the updates of a nested graph.
         """
-        return own(shown(self._chain.engine.plan.update, self._ended.updates))
+        return own(shown(self._chain.engine.plan.update, self._updates))
 
     @property
     def goto(self) -> tuple[str, ...] | None:
         """Targets of the node's Command by name, in order; None if the node's edges applied."""
-        return goto_names(self._ended.task)
-
-    @property
-    def _extra(self) -> Extra | None:
-        """What only some tasks have, such as the usage of model calls."""
-        return self._ended.task.extra
+        return goto_names(self._task)
 
     @property
     def usage(self) -> Usage | None:
         """Usage of the task's model calls; None if it made no calls."""
-        return self._extra.usage if self._extra else None
+        return self._task.extra.usage if self._task.extra else None
 
     @property
     def error(self) -> BaseException | None:
         """What the node raised, for the outcome `error`; else None."""
-        return self._extra.failure if self._extra else None
+        return self._task.extra.failure if self._task.extra else None
 
     @property
     def run_metadata(self) -> dict[str, Any]:
         """Where the step belongs: `run_id`, `thread` (None without one), `graph` and `attempt` (from 1)."""
-        engine, task = self._chain.engine, self._ended.task
+        engine = self._chain.engine
         return {
             "run_id": self._chain.run_id(),
             "thread": engine.thread,
             "graph": engine.plan.name,
-            "attempt": task.attempt,
+            "attempt": self._task.attempt,
         }
 
     @property
     def before(self) -> S:
         """State before this task, in task order within its superstep. A copy, which costs the size of the state."""
         values = self._values()
-        revert(values, self._ended.undo)
+        revert(values, self._undo)
         state: S = self._chain.engine.make_view(own(values))
         return state
 
@@ -216,7 +213,7 @@ class Step(Generic[S]):
 
         after = self._values()
         before = dict(after)
-        revert(before, self._ended.undo)
+        revert(before, self._undo)
         usage = self.usage
         data: dict[str, Any] = {
             "step": self.index,
@@ -312,8 +309,8 @@ class StepChain:
         steps: list[
             Step[Any]
         ] = []  # all are linked before a reader has the first one, whose `before` undoes the others
-        for one in value.ended:
-            step: Step[Any] = Step(self, self._count, value.superstep, one)
+        for task, undo in zip(value.tasks, value.undo, strict=True):
+            step: Step[Any] = Step(self, self._count, task, undo)
             steps.append(step)
             self._count += 1
             if self._last is not None:

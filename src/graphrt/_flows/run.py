@@ -25,7 +25,7 @@ from typing import Any
 from graphrt import events
 from graphrt._cancellations import own_failure
 from graphrt._engine import emit_events, failures, mutation_check, outcome, redacting
-from graphrt._engine.committed import uncommitted
+from graphrt._engine.committed import Uncommitted
 from graphrt._engine.committing import commit
 from graphrt._engine.engine import Engine
 from graphrt._engine.outcome import report
@@ -187,7 +187,7 @@ def _commit(engine: Engine, control: Control) -> Flow:
     if control.live:
         yield from step_items(tasks)
     if engine.recorder is not None:
-        yield engine.recorder.take(engine)
+        yield engine.recorder.take()
     return INTERRUPTED if held else None
 
 
@@ -205,10 +205,10 @@ def _ended(engine: Engine, control: Control, status: str) -> Flow:
         emit_events.note(engine, events.RunCompleted(steps=engine.steps, folded=emit_events.folded(engine)))
     yield from _flush(engine, last=True)
     if status == COMPLETED and engine.recorder is not None:
-        committed = engine.recorder.take(engine)
+        committed = engine.recorder.take()
         if committed is not None:  # the superstep that was written with the end
             if control.live:
-                yield from step_items([one.task for one in committed.ended])
+                yield from step_items(committed.tasks)
             yield committed
     return status
 
@@ -431,4 +431,4 @@ def _stop(engine: Engine, control: Control, ends: Ends) -> Flow:
 def _show(engine: Engine, status: int) -> Flow:
     """Show the tasks with *status*, FAILED or PAUSED, whose superstep cannot commit, if steps are read."""
     if engine.keeps_undo and (tasks := [task for task in engine.tasks if task.status == status]):
-        yield uncommitted(tasks)
+        yield Uncommitted(tasks)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from graphrt import events
-from graphrt._engine.committed import Committed, Uncommitted, uncommitted
+from graphrt._engine.committed import Committed, Uncommitted
 from graphrt._engine.steps import StepChain
 from graphrt._engine.task import DONE, FAILED, HANDLED, Task
 from graphrt._journal.thread_fold import Fold
@@ -44,7 +44,7 @@ def steps_of(config: RunConfig, thread: str) -> Iterator[dict[str, Any]]:
 def _records(fold: Fold, chain: StepChain, entry: Entry) -> Iterator[dict[str, Any]]:
     """Yield the dictionaries of the steps that *entry*, which was folded last, ends."""
     engine, event = fold.engine, entry.event
-    value: Committed | Uncommitted | None = engine.recorder.take(engine) if engine.recorder is not None else None
+    value: Committed | Uncommitted | None = engine.recorder.take() if engine.recorder is not None else None
     if isinstance(event, events.RunStarted):
         chain.count_anew()  # steps are numbered within their run
     elif isinstance(event, events.RunFailed | events.RunInterrupted):
@@ -55,7 +55,7 @@ def _records(fold: Fold, chain: StepChain, entry: Entry) -> Iterator[dict[str, A
             for task in engine.tasks
             if task.status == FAILED or (task.status not in (DONE, HANDLED) and _waits(task))
         ]
-        value = uncommitted(tasks) if tasks else value
+        value = Uncommitted(tasks) if tasks else value
     for step in chain.of(value) if value is not None else ():
         yield {**step.to_dict(), "duration_s": None, "seq": entry.seq, "at": entry.at}  # no journal has durations (R13)
 

@@ -95,7 +95,7 @@ class StreamItems:
             self.queue += self.chain.of(value)  # steps are read alone, by the reader that drives the run
         if isinstance(value, Committed):
             if "updates" in self.reads:
-                for task in value.ended:
+                for task in value.tasks:
                     self.put("updates", {task.node.name: value.update(task)})
             if "values" in self.reads:
                 self.put("values", value.state())
