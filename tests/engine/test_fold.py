@@ -28,7 +28,7 @@ chains: dict[int, StepChain] = {}
 
 def superstep(run: Engine, *updates: Any) -> list[Any]:
     """Report these, one for each due task, commit, and return the steps. A list: the updates of a nested graph."""
-    if run.recorder is None:
+    if not run.is_read:
         run.watch(commits=True, undo=True)
         chains[id(run)] = StepChain(run, lambda: None)
     run.begin()
@@ -36,7 +36,7 @@ def superstep(run: Engine, *updates: Any) -> list[Any]:
     for task, update in zip(run.tasks, updates, strict=True):
         run.report(task, task.execution, Nested(tuple(update)) if isinstance(update, list) else update)
     run.commit()
-    return chains[id(run)].of(run.recorder.take())
+    return chains[id(run)].of(run.take_committed())
 
 
 def wide(count: int, given: Update, **policies: Any) -> Engine:

@@ -158,7 +158,7 @@ def test_steps_and_diffs_show_themselves() -> None:
     run.open_superstep()
     run.report(run.tasks[0], 1, {"n": 1, "last": 2})
     run.commit()
-    (step,) = StepChain(run, lambda: None).of(run.recorder.take())
+    (step,) = StepChain(run, lambda: None).of(run.take_committed())
 
     assert repr(step) == "Step(0, 'a', 'success', superstep=1)"
     assert repr(step.diff) == "Diff(added={'last': 2}, removed={}, updated={'n': 2})"

@@ -4,8 +4,8 @@ A commit makes one value, and only if the run is read. The run loop yields it on
 steps are projections of it, which their readers make (`_runs.stream_items`, `_engine.steps`). Tasks that failed or wait
 for an answer keep their superstep from committing; `Uncommitted` shows them.
 
-A `CommitRecorder` is the observer of the engine that keeps the value until it is shown. Undo records are kept only
-if steps are read, since nothing else can ask for a state of the past. For the terms, see docs/glossary.md.
+The engine has the value until it is shown (`RunState.committed`). Undo records are kept only if steps are read, since
+nothing else can ask for a state of the past. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -63,27 +63,3 @@ class Uncommitted:
             # The reader keeps the task. A view of the state on it would count as another owner of the lists in it, and
             # only a list with one owner is extended in place (R15).
             task.state = None
-
-
-@final
-class CommitRecorder:
-    """Keeps what the last commit of one engine did, until it is shown.
-
-    Args:
-        undo: Whether undo records are kept, from which steps compute earlier states.
-    """
-
-    __slots__ = ("_committed", "undo")
-
-    def __init__(self, *, undo: bool) -> None:
-        self.undo: bool = undo
-        self._committed: Committed | None = None
-
-    def record(self, engine: RunState, tasks: Sequence[Task], undo: Sequence[Undo]) -> None:
-        """Note that *tasks* were folded; *undo* has one record for each, or none at all."""
-        self._committed = Committed(engine, tasks, undo)
-
-    def take(self) -> Committed | None:
-        """Return what the last commit did; None if there was none since the last call."""
-        committed, self._committed = self._committed, None
-        return committed

@@ -14,6 +14,7 @@ from typing import Any, Final
 from graphrt._cancellations import failures as exceptions
 from graphrt._engine import emit_events, failures, joins, mutation_check
 from graphrt._engine.advice import name_other_answer
+from graphrt._engine.committed import Committed
 from graphrt._engine.fold import Folded, FoldError, applied, fold
 from graphrt._engine.join_state import JoinState
 from graphrt._engine.questions import after as asks_after
@@ -66,7 +67,7 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
             tasks,
             reducer=engine.reducer,
             ephemeral=engine.ephemeral,
-            record=engine.recorder is not None and engine.recorder.undo,
+            record=engine.keeps_undo,
             past=past,
             where=engine.where,
         )
@@ -188,7 +189,7 @@ def route(engine: RunState) -> None:
 
 
 def _watch(engine: RunState, tasks: Sequence[Task], folded: Folded) -> None:
-    """Pass what was folded on to the usage counters, the trail and the recorder of what is shown.
+    """Pass what was folded on to the usage counters, the trail and the readers.
 
     The trail of a nested graph lists its committed updates, which become the updates of its task in the parent graph.
     """
@@ -199,5 +200,5 @@ def _watch(engine: RunState, tasks: Sequence[Task], folded: Folded) -> None:
         for task in tasks:
             for update in task.updates:
                 engine.follow(update)
-    if engine.recorder is not None:
-        engine.recorder.record(engine, tasks, folded.undo)
+    if engine.is_read:
+        engine.note_commit(Committed(engine, tasks, folded.undo))

@@ -16,7 +16,6 @@ from typing import Any, final
 
 from graphrt._engine import committing, emit_events, joins, limit_checks, mutation_check, outcome, questions
 from graphrt._engine.chosen_nodes import node_for
-from graphrt._engine.committed import CommitRecorder
 from graphrt._engine.route import Router
 from graphrt._engine.run_state import NO_VIEW, RunState
 from graphrt._engine.storability import check_sends
@@ -28,15 +27,6 @@ class Engine(RunState):
     """The state of a run, with the verbs that change it."""
 
     __slots__ = ()
-
-    def watch(self, *, commits: bool, undo: bool = False) -> None:
-        """Start or stop recording what commits do, for streams and steps.
-
-        Args:
-            commits: Whether it is recorded from now on.
-            undo: Whether undo records are kept with it, which steps need.
-        """
-        self.record_with(CommitRecorder(undo=undo) if commits else None)
 
     def enter(self) -> None:
         """Make the tasks due that START leads to, as the entry router decides now.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from graphrt import events
 from graphrt._engine import outcome, questions
 from graphrt._engine.child_threads import heard, of_nested, started
+from graphrt._engine.committed import Committed
 from graphrt._engine.edit import edit, folded_in, say
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.fold import FoldError, applied, fold
@@ -76,7 +77,7 @@ def _alone(engine: Engine, done: events.TaskSucceeded, commit: events.SuperstepC
     """
     values, fields = engine.values, engine.fields
     update = done.updates[0] if len(done.updates) == 1 else None
-    quick = update is not None and not engine.ephemeral and engine.trail is None and engine.recorder is None
+    quick = update is not None and not engine.ephemeral and engine.trail is None and not engine.is_read
     # Checked as a whole before the first write: in-place changes could not be undone.
     if quick and update is not None:
         for name in update:
@@ -350,8 +351,8 @@ def _commit(engine: Engine, event: events.SuperstepCommitted) -> None:
         for update in task.updates if task.status == DONE else ():
             engine.follow(update)
     engine.take(values, (*folded.values, *folded.grown))
-    if engine.recorder is not None:
-        engine.recorder.record(engine, tasks, folded.undo)
+    if engine.is_read:
+        engine.note_commit(Committed(engine, tasks, folded.undo))
     if event.after:
         questions.pause_after(engine, event.after)
         return

@@ -6,7 +6,7 @@ engine needs the engine. Each nested graph that runs or waits has one of its own
 
 - the plan and its limits: `plan`, `fields`, `limits`, `max_steps`, `visit_limits`, ...
 - the state of the run: `values`, `due`, `tasks`, `joins`, `visits`, `superstep`, `unrouted`, `usage`, ...
-- observers, None or empty where nothing listens: `log`, `recorder`, `trail`, `dirty`, `settled`, ...
+- observers, None or empty where nothing listens: `log`, `committed`, `trail`, `dirty`, `settled`, ...
 
 Only this class, the engine and `evolve` write them (tests/house/test_owner_of_state.py). For the terms,
 see docs/glossary.md.
@@ -32,7 +32,7 @@ from graphrt.limits import Limits
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec, NotStorable
-    from graphrt._engine.committed import CommitRecorder
+    from graphrt._engine.committed import Committed
     from graphrt._engine.open_interrupt import OpenInterrupt
     from graphrt._engine.redactor import Redactor
     from graphrt._plan.state_reducer import StateReducer
@@ -62,6 +62,7 @@ class RunState:
         "check_state",
         "children",
         "codec",
+        "committed",
         "depth",
         "designed",
         "dirty",
@@ -72,8 +73,10 @@ class RunState:
         "fields",
         "granted",
         "guard",
+        "is_read",
         "joins",
         "keeps",
+        "keeps_undo",
         "kept",
         "limits",
         "log",
@@ -87,7 +90,6 @@ class RunState:
         "path",
         "plan",
         "questions",
-        "recorder",
         "redactor",
         "reducer",
         "run_id",
@@ -224,12 +226,16 @@ class RunState:
         """Usage of the model calls of committed tasks; None if there were no calls."""
         self.granted: Amounts | None = None
         """Grants of committed tasks to the run's budget: tokens, microdollars, calls; None if there are no grants."""
-        self.recorder: CommitRecorder | None = None
-        """Collects what each commit did; None if nothing reads it."""
+        self.is_read: bool = False
+        """Whether a stream reads what each commit did."""
+        self.keeps_undo: bool = False
+        """Whether commits keep undo records, because steps are read."""
+        self.committed: Committed | None = None
+        """What the last commit did, if that is read and was not shown yet."""
         self.redactor: Redactor | None = None
         """Redacts what enters the thread; None if nothing is redacted."""
         self.observed: bool = False
-        """Whether there is a recorder or a trail."""
+        """Whether what commits did is read, or there is a trail."""
         self.limit(limits)
 
     def limit(self, limits: Limits) -> None:
@@ -325,7 +331,7 @@ class RunState:
 
     def _look(self) -> None:
         """Set `observed` anew, after one of the observers was set."""
-        self.observed = self.recorder is not None or self.trail is not None
+        self.observed = self.is_read or self.trail is not None
 
     def follow(self, update: dict[str, Any]) -> None:
         """Add a committed *update* to the trail, if there is one.
@@ -353,15 +359,24 @@ class RunState:
         self.due = [Due(start.next)] if start.one_way and start.next is not None else []
         self.entering = not self.due
 
-    @property
-    def keeps_undo(self) -> bool:
-        """Whether commits keep undo records, because steps are read."""
-        return self.recorder is not None and self.recorder.undo
+    def watch(self, *, commits: bool, undo: bool = False) -> None:
+        """Start or stop noting what commits do, for streams and steps.
 
-    def record_with(self, recorder: CommitRecorder | None) -> None:
-        """Record what commits do with *recorder* from now on; None records no more."""
-        self.recorder = recorder
+        Args:
+            commits: Whether it is noted from now on.
+            undo: Whether undo records are kept with it, which steps need.
+        """
+        self.is_read, self.keeps_undo, self.committed = commits, undo, None
         self._look()
+
+    def note_commit(self, committed: Committed) -> None:
+        """Note what a commit did, until it is shown."""
+        self.committed = committed
+
+    def take_committed(self) -> Committed | None:
+        """Return what the last commit did; None if there was none since the last call, or nothing reads it."""
+        committed, self.committed = self.committed, None
+        return committed
 
     def entered(self) -> None:
         """Note that the router of START has been called."""

@@ -288,7 +288,7 @@ class StepChain:
     """Makes the steps of one run out of what its commits did, and has the newest values that they start from.
 
     Args:
-        engine: The engine, whose recorder keeps undo records. Each of its commits must reach `of`.
+        engine: The engine, whose commits keep undo records. Each of its commits must reach `of`.
         run_id: Returns the id of the run, which is made at first need.
     """
 

@@ -141,7 +141,7 @@ def run(engine: Engine, control: Control) -> Flow:
                 if act is not Act.COMMIT:
                     status = act
                     continue
-            if control.live or engine.recorder is not None:
+            if control.live or engine.is_read:
                 status = yield from _commit(engine, control)
                 continue
             if commit(engine):  # an `interrupt_after` asks before the routers
@@ -186,8 +186,8 @@ def _commit(engine: Engine, control: Control) -> Flow:
         yield from _flush(engine)
     if control.live:
         yield from step_items(tasks)
-    if engine.recorder is not None:
-        yield engine.recorder.take()
+    if engine.is_read:
+        yield engine.take_committed()
     return INTERRUPTED if held else None
 
 
@@ -204,8 +204,8 @@ def _ended(engine: Engine, control: Control, status: str) -> Flow:
     else:
         emit_events.note(engine, events.RunCompleted(steps=engine.steps, folded=emit_events.folded(engine)))
     yield from _flush(engine, last=True)
-    if status == COMPLETED and engine.recorder is not None:
-        committed = engine.recorder.take()
+    if status == COMPLETED and engine.is_read:
+        committed = engine.take_committed()
         if committed is not None:  # the superstep that was written with the end
             if control.live:
                 yield from step_items(committed.tasks)

@@ -107,7 +107,7 @@ class ActiveRun:
         if reads:
             self.items = StreamItems(reads)
             self.items.connect(engine, services)
-        elif engine.recorder is not None:  # a run of the engine before was read
+        elif engine.is_read:  # a run of the engine before was read
             engine.watch(commits=False)
         # Events are built only if something reads them: a stream, a thread's journal, or a sink (`sinks=`).
         self._sinks: tuple[listeners.Sink, ...] = ()
@@ -172,9 +172,8 @@ class ActiveRun:
             # R9: an outcome is stored the moment its task ends.
             services.eager = True
             # Steps of the fast path are written without event objects if only the store, and sinks that only read, need
-            # them. The engine's `recorder`, which a stream reads, would get nothing. Only events name the
-            # fields that a reducer of the whole state changed.
-            if (not self._sinks or not copies) and not listen and engine.recorder is None and engine.reducer is None:
+            # them. Only events name the fields that a reducer of the whole state changed.
+            if (not self._sinks or not copies) and not listen and not engine.is_read and engine.reducer is None:
                 engine.note_without_events()
                 services.tell = journal.tell
             if store.blocking:  # a claim of a store in memory holds until it is released: it has no lease to renew

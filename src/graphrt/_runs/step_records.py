@@ -3,7 +3,7 @@
 `Runtime.steps` yields steps while a run goes on; this module makes the same ones for a thread that is stored, as
 dictionaries.
 
-The journal is folded once from its oldest entry: its events are applied to an engine, whose recorder says what each
+The journal is folded once from its oldest entry: its events are applied to an engine, which notes what each
 commit did.
 Each dictionary is made right after the commit of its step, while the state is at hand. So a thread costs its length
 times the size of its state, and one state of memory. For the terms, see docs/glossary.md.
@@ -44,11 +44,11 @@ def steps_of(config: RunConfig, thread: str) -> Iterator[dict[str, Any]]:
 def _records(fold: Fold, chain: StepChain, entry: Entry) -> Iterator[dict[str, Any]]:
     """Yield the dictionaries of the steps that *entry*, which was folded last, ends."""
     engine, event = fold.engine, entry.event
-    value: Committed | Uncommitted | None = engine.recorder.take() if engine.recorder is not None else None
+    value: Committed | Uncommitted | None = engine.take_committed()
     if isinstance(event, events.RunStarted):
         chain.count_anew()  # steps are numbered within their run
     elif isinstance(event, events.RunFailed | events.RunInterrupted):
-        # The open superstep stays uncommitted, so the recorder has none of its tasks. Those that failed or wait are
+        # The open superstep stays uncommitted, so that none of its tasks were shown. Those that failed or wait are
         # shown without a change. An `interrupt_after` holds a superstep that is committed: its tasks have their steps.
         tasks = [
             task
