@@ -29,7 +29,7 @@ from pydantic import BaseModel
 
 import graphrt
 import graphrt.events
-from graphrt import END, START, Budget, GraphBuilder, Limits, Runtime
+from graphrt import END, START, Budget, GraphBuilder, Limits, RetryPolicy, Runtime
 from graphrt.harness import Agent, ScriptedModel, ToolCall
 from graphrt.reducers import add, append, ephemeral
 
@@ -238,9 +238,9 @@ def walks() -> None:
 
 
 def cliffs() -> None:
-    def loop(state: Any, node: Any) -> Any:
+    def loop(state: Any, node: Any, **policy: Any) -> Any:
         builder = GraphBuilder(state, name="loop")
-        builder.add_node("turn", node, max_visits=None).add_edge(START, "turn")
+        builder.add_node("turn", node, max_visits=None, **policy).add_edge(START, "turn")
         builder.add_conditional_edges("turn", lambda s: s["turns"] >= s["limit"], {True: END, False: "turn"})
         return builder.compile()
 
@@ -257,11 +257,13 @@ def cliffs() -> None:
     plain = loop(Counted, lambda state: {"turns": 1})
     hinted = loop(Hinted, lambda state: {"turns": 1})
     contexts = loop(Counted, lambda state, ctx: {"turns": 1})
+    retried = loop(Counted, lambda state: {"turns": 1}, retry=RetryPolicy(attempts=3))
     rows: list[tuple[str, Any]] = [
         ("by hand", by_hand),
         ("plain node", lambda: plain.run(given, limits=Limits(**wide))),
         ("node with a Context", lambda: contexts.run(given, limits=Limits(**wide))),
         ("an ephemeral field", lambda: hinted.run(given, limits=Limits(**wide))),
+        ("a retry policy", lambda: retried.run(given, limits=Limits(**wide))),
         ("check_state=True", lambda: plain.run(given, limits=Limits(**wide), check_state=True)),
         ("timeout_s", lambda: plain.run(given, limits=Limits(**wide, timeout_s=60))),
         ("deadline_s", lambda: plain.run(given, limits=Limits(**wide, deadline_s=600))),
@@ -272,9 +274,12 @@ def cliffs() -> None:
             lambda: Runtime(plain, store="memory:", limits=Limits(**wide, timeout_s=60)).run(given),
         ),
     ]
-    for name, run in rows:
-        best = min(_cost(run) for _ in range(5))
-        print(f"{name:34} {best / steps * 1e6:8.2f} us a step")
+    best = {name: min(_cost(run) for _ in range(5)) / steps * 1e6 for name, run in rows}
+    for _ in range(4):  # in turns: the pace of a loaded machine changes within seconds
+        for name, run in rows:
+            best[name] = min(best[name], _cost(run) / steps * 1e6)
+    for name, cost in best.items():
+        print(f"{name:34} {cost:8.2f} us a step {cost / best['by hand']:6.0f} x by hand")
 
 
 def _cost(run: Any) -> float:

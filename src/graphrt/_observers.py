@@ -108,7 +108,7 @@ def observed(graph: Graph) -> None:
         source = "START" if node.index < 0 else node.name
         for number, branch in enumerate(node.branches):
             branch.router = _shown(branch.router, graph, source, number)
-            if node.router is not None:  # the fast path has the only router of a node at hand
+            if node.router is not None:  # the only router of a node is at hand
                 node.router = branch.router
     for observer in _Registry.observers:
         observer.compiled(graph)

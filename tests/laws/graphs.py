@@ -239,7 +239,7 @@ def graphs(draw: Draw, *, fatal: bool = True, mistakes: bool = True, narrow: boo
         draw: Hypothesis.
         fatal: Whether nodes without an `on_error` route may fail.
         mistakes: Whether some routers and gotos may name what no task can start at.
-        narrow: Whether most supersteps have one task, as the fast path wants it.
+        narrow: Whether most supersteps have one task, the plainest case.
     """
     maker = Maker(draw, fatal=fatal, mistakes=mistakes, narrow=narrow)
     nodes = tuple(maker.node(place) for place in range(len(maker.names)))

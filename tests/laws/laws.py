@@ -29,7 +29,7 @@ def reference(graph: Graph) -> Result:
 
 
 def straight_steps(graph: Graph) -> Result:
-    """Steps of a run that nobody journals (the fast path where it may) are those of the model."""
+    """Steps of a run that nobody journals (the shortest form of a superstep) are those of the model."""
     result = interpret(graph)
     observe.check(result, observe.observe(graph, silent=True))
     return result

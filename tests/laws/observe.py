@@ -71,7 +71,7 @@ def observe(
     silent: bool = False,
     **more: Any,
 ) -> Observed:
-    """Run *graph* step by step in this thread; *silent*: nobody keeps a journal, so that the fast path may be taken."""
+    """Run *graph* step by step in this thread; *silent*: nobody keeps a journal, so that nothing is built for readers."""
     script = script or Script(graph, pace or Pace())
     journal: list[dict[str, Any]] = []
     steps: list[Any] = []

@@ -20,7 +20,7 @@ from .model import Result, interpret
 from .model_fold import Update
 
 EITHER = st.one_of(graphs(narrow=True), graphs())
-"""Mostly one task at a time, so that the fast path is taken, or anything."""
+"""Mostly one task at a time, which is the plainest superstep, or anything."""
 
 
 def describe(graph: Graph, result: Result) -> None:
@@ -48,13 +48,13 @@ def test_steps_of_an_async_run_are_those_of_the_model(graph: Graph) -> None:
 
 @given(graph=EITHER)
 def test_the_state_at_the_end_is_that_of_the_model_when_nobody_listens(graph: Graph) -> None:
-    """No store, no sink, no steps: the straight path."""
+    """No store, no sink, no steps: nothing watches."""
     laws.straight_end(graph)
 
 
 @given(graph=EITHER)
 def test_steps_are_those_of_the_model_when_nobody_keeps_a_journal(graph: Graph) -> None:
-    """The straight path with a tape."""
+    """Steps are read, and nothing else watches."""
     describe(graph, laws.straight_steps(graph))
 
 

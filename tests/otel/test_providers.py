@@ -128,7 +128,7 @@ def test_trace_of_a_thread_that_runs_now_has_no_end(world: World, tmp_path):
 @pytest.mark.parametrize("way", ["sync", "async"])
 @pytest.mark.parametrize("store", ["memory", pytest.param("sqlite", marks=pytest.mark.full)])
 def test_journal_of_a_traced_run_is_the_same(world: World, tmp_path, way: str, store: str):
-    """The fast path, nested graphs, fan-outs and retries write what they write without a watcher."""
+    """Plain supersteps, nested graphs, fan-outs and retries write what they write without a watcher."""
     failed: list[int] = []
 
     def shaky(state):

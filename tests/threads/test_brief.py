@@ -1,4 +1,4 @@
-"""The fast path writes the bytes of a superstep without making events of it: they are the bytes that its events give."""
+"""The journal writes the bytes of a plain superstep without making events of it: they are the bytes that its events give."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_finished_thread_goes_on_if_the_new_input_writes_the_field() -> None:
 
 
 def test_type_that_allows_erased_values_lets_the_thread_go_on(tmp_path: Path) -> None:
-    """Reducers of the user's are not called with them, on the fast path neither."""
+    """Reducers of the user's are not called with them."""
 
     def longer(current: Any, incoming: Any) -> Any:
         assert (current.__class__, incoming.__class__) == (str, str)

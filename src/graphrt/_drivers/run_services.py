@@ -42,7 +42,7 @@ _lock = FreshLock()
 
 
 def _nothing() -> None:
-    """Default of `RunServices.tell`: without a journal, supersteps of the fast path are not written."""
+    """Default of `RunServices.tell`: without a journal, supersteps are not written."""
 
 
 def _show_to_none(_entries: Sequence[Entry]) -> None:
@@ -262,7 +262,7 @@ class RunServices:
         self.before_last: Callable[[], None] = _nothing
         """Called before the last commit, which releases the thread: the next run of it may begin at once."""
         self.tell: Callable[[], None] = _nothing
-        """Writes the last superstep of the fast path, which the engine noted in `engine.told` in place of events."""
+        """Writes the last superstep, of one plain task, which the engine noted in `engine.told` in place of events."""
         self.blocking: bool = False
         """True if `record` and `stage` may wait for a disk or a network."""
         self.eager: bool = False

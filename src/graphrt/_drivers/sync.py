@@ -111,7 +111,7 @@ class SyncDriver:
                             plain.task = None
                         if timed:  # steps show durations
                             effect.duration_s = monotonic() - started
-                    elif effect is TELL:  # before `perform`, since it follows each superstep of the fast path
+                    elif effect is TELL:  # before `perform`, since it follows each plain superstep
                         reply = services.tell()
                     elif effect.__class__ is Committed:  # only yielded if there is a reader
                         reply = services.reader.show(effect)  # type: ignore[union-attr]

@@ -76,7 +76,11 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
     except FoldError as error:
         raise _refused(engine, error) from error.error.__cause__  # FoldError only carries it here
     asking = asks_after(engine, tasks, after) if after is not None or engine.plan.pauses_after else []
-    values, grown = applied(engine.values, engine.fields, folded)  # *grown*: lists that it extended in place
+    grown: Sequence[str] = ()  # lists that were extended in place
+    if folded.grown or folded.removes:
+        values, grown = applied(engine.values, engine.fields, folded)
+    else:
+        values = {**engine.values, **folded.values}
     view = engine.make_view(values)
     due: list[Due] = []
     routed: Routed | None = None
@@ -87,17 +91,14 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
     if routed is not None:
         moved = joins.arrive(engine, routed)
         due = merged(engine.waiting, routed) if engine.waiting else routed.due()
-    if engine.observed or lone is None or lone.extra is not None:
+    if engine.observed or engine.questions or lone is None or lone.extra is not None:
         _watch(engine, tasks, folded)
-    engine.take(values, (*folded.values, *folded.grown), view)
+    engine.take(values, (*folded.values, *folded.grown) if folded.grown else folded.values, view)
     if asking:
         pause_after(engine, [task.id for task in asking])
     else:  # as `RunState.close_superstep`, without the call: what was `waiting` is merged into *due*
         engine.due, engine.waiting, engine.tasks, engine.lone = due, [], [], None
-        if engine.dirty:
-            engine.dirty = {}
-        if engine.questions and not engine.path:
-            engine.questions.clear()
+        engine.dirty = {}
     if engine.log is not None:  # last: the event names what is due, or what the routers wait for
         update: Any = tasks[0].updates[0] if tasks[0].updates else None
         # What the journal needs for a superstep of one plain task; the end of a run is written with its last step, and
@@ -189,10 +190,12 @@ def route(engine: RunState) -> None:
 
 
 def _watch(engine: RunState, tasks: Sequence[Task], folded: Folded) -> None:
-    """Pass what was folded on to the usage counters, the trail and the readers.
+    """Drop the questions of the superstep; pass what was folded on to usage counters, trail and readers.
 
     The trail of a nested graph lists its committed updates, which become the updates of its task in the parent graph.
     """
+    if not engine.path:  # those of a nested graph are kept until the commit at the top, for a fork
+        engine.questions.clear()
     for task in tasks:
         if task.extra is not None:  # has what only some tasks have, such as the usage of model calls
             count(engine, task)

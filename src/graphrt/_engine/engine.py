@@ -92,27 +92,29 @@ class Engine(RunState):
 
         A fold of the journal calls it without `begin`: the superstep was within its limits then.
         """
-        due, make, values = self.due, self.make_view, self.values
+        due, visits, make, values = self.due, self.visits, self.make_view, self.values
         self.due, self.opened, self.told = [], due, None
-        self.superstep += 1
         self.steps += 1
-        superstep, visits = self.superstep, self.visits
+        superstep = self.superstep = self.superstep + 1
         view, self.view = self.view, NO_VIEW  # only tasks hold it from now on
         tasks: list[Task] = []
-        seen: set[int] = set()  # a node is visited once in a superstep, however many Sends it has (R8)
         index = 0
-        for node, arg, error, _ in due:  # _: whether a Send started it
-            if node.index not in seen:
-                seen |= {node.index}
-                visits[node.index] += 1
-            # Of a `chosen_graph` node, the argument chooses the nested graph that this task runs (decision 0105).
-            mine = node_for(node, arg, self.plan) if node.choose else node
+        for node, arg, error, is_send in due:
             # Each task has a view of its own, so that an assignment can be traced to its node (decision 0052).
-            task = Task(mine, index, superstep, arg, make(values) if index or view is NO_VIEW else view, self)
+            if index or view is NO_VIEW:
+                view = make(values)
+            # Of a `chosen_graph` node, the argument chooses the nested graph that this task runs (decision 0105).
+            task = Task(node_for(node, arg, self.plan) if node.choose else node, index, superstep, arg, view, self)
             if error is not None:
                 task.more().handles = error
+            if not is_send:
+                visits[node.index] += 1
             tasks += [task]
             index += 1
+        if due[-1].is_send:  # Sends come last: a node is visited once in a superstep, however many of them it has (R8)
+            plain = {item.node.index for item in due if not item.is_send}
+            for at in {item.node.index for item in due} - plain:
+                visits[at] += 1
         self.tasks = tasks
         self.lone = tasks[0] if index == 1 else None
         # Outcomes must be checked before they are staged, that is, stored before their superstep commits. A fan-out that

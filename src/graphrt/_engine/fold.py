@@ -58,12 +58,14 @@ Undo = dict[str, Any]
 class Folded:
     """The changes of a superstep, not yet applied."""
 
-    __slots__ = ("grown", "undo", "values")
+    __slots__ = ("grown", "removes", "undo", "values")
 
     values: dict[str, Any]
     """New values by field; ABSENT removes the field."""
     grown: dict[str, list[Any]]
     """Items to append, by field: to the new value in `values`, or to the current one if there is no new one."""
+    removes: bool
+    """Whether a field loses its value, so that ABSENT may be among `values`."""
     undo: list[Undo]
     """Undo records in task order, one for each task, if they were requested; else empty."""
 
@@ -110,21 +112,20 @@ def fold(
     result = Folded()
     out = result.values = {}
     grown = result.grown = {}
-    result.undo = []
-    first_undo: Undo = {}
+    result.removes = bool(ephemeral) or reducer is not None
+    undos = result.undo = []
+    undo: Undo = {}  # of the task that is folded; resets count as changes of the first one
     for field in ephemeral:  # R16: a value written at k is seen until the fold of k+1
         name = field.name
         default = field.reset()
         if values.get(name, ABSENT) is not default and (name in values or default is not ABSENT):
             out[name] = default
             if record:
-                first_undo[name] = values.get(name, ABSENT)
+                undo[name] = values.get(name, ABSENT)
     alone = not tasks[1:]  # so that nothing can conflict
     writers: dict[str, Task] = {}  # the first writer of each field
     exclusive: set[str] = set()  # fields with an Overwrite or DELETE, which allow no other writer (R6)
     for task in tasks:
-        undo: Undo = first_undo  # resets count as changes of the first task
-        first_undo = {}
         for update in task.updates:
             for name in update:
                 if reducer is not None and name == WHOLE:
@@ -151,6 +152,7 @@ def fold(
                 if marker:
                     grown.pop(name, None)  # items appended before it are replaced too
                     out[name] = field.default() if value is DELETE else value.value
+                    result.removes = True
                 elif kind == LAST:  # no reducer
                     out[name] = value
                 elif kind == APPEND:  # the reducer `append`
@@ -172,7 +174,8 @@ def fold(
                     if out[name] is None and not (field.nullable or past or value is None):
                         raise _none(field, task, tasks, where)
         if record:
-            result.undo.append(undo)
+            undos.append(undo)
+            undo = {}
     return result
 
 
@@ -424,7 +427,7 @@ def applied(values: Values, fields: Mapping[str, Field], folded: Folded) -> tupl
             new_lists[name] = fields[name].reduce(current, items)
     out = folded.values
     new = {**values, **out, **new_lists} if new_lists else {**values, **out}
-    for name in out:  # DELETE or a reset left a TypedDict key without a value: remove it
+    for name in out if folded.removes else ():  # DELETE or a reset left a TypedDict key without a value: remove it
         if out[name] is ABSENT and name not in new_lists:
             del new[name]
     return new, extended

@@ -68,7 +68,7 @@ class Collect:
 class Await:
     """Await a coroutine that a plain function returned as the result of *task*; answered with the task's reply.
 
-    The fast path calls such a function as a sync node, since only `async def` marks a node as async.
+    Drivers call such a function as a sync node, since only `async def` marks a node as async.
     """
 
     __slots__ = ("coroutine", "task")
@@ -129,7 +129,7 @@ class Record:
 
 @final
 class Tell:
-    """Write the fast-path superstep that is noted in `engine.told`; answered with None once it is stored.
+    """Write the plain superstep that is noted in `engine.told`; answered with None once it is stored.
 
     A superstep of one plain task is noted there as a tuple and written without event objects, for speed.
     """

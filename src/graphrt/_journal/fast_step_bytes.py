@@ -1,6 +1,6 @@
-"""The bytes of fast-path supersteps, made without building events.
+"""The bytes of plain supersteps, made without building events.
 
-The fast path is the engine's shortcut for supersteps of one plain task. Such a superstep has two entries: the task's
+The engine notes supersteps of one plain task as tuples (`Engine.told`). Such a superstep has two entries: the task's
 outcome (`TaskSucceeded`) and the commit (`SuperstepCommitted`). The bytes are exactly those that `batch_format` makes
 of these events: a structure in JSON on line 0, then one line for each value, then a CRC-32.
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from graphrt._plan.tables import NodePlan
 
 Fresh: TypeAlias = "tuple[int, NodePlan, Stamped | None, NodePlan]"
-"""A superstep as the fast path notes it: its number, the node, its update, and the node that is due next.
+"""A superstep as the engine notes it: its number, the node, its update, and the node that is due next.
 
 The update is a dict that brings the encoded value of each field that is stored, in `lines`; None if nothing is written.
 """

@@ -2,7 +2,7 @@
 
 A sink is a callable that gets each entry once it is stored. Its events are those of the run, at hand without decoding.
 A user's sink gets copies of them, because nodes and callers may change what they hold without effect on the run (R15).
-Graphrt's own sinks only read, so they share the events, and for supersteps of the fast path, which are stored without
+Graphrt's own sinks only read, so they share the events, and for plain supersteps, which are stored without
 events, they get a function that makes them.
 """
 

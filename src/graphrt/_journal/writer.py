@@ -98,7 +98,7 @@ class Journal:
         self._commits: ThreadCommits | None = None
         self._engine: Engine | None = None
         self._chain: Chain | None = None
-        self._briefs: FastStepBytes | None = None  # encodes fast-path supersteps
+        self._briefs: FastStepBytes | None = None  # encodes plain supersteps
         self._names = Names()
         self._untracked: frozenset[str] = frozenset()
         self._meta: dict[str, Any] = {}

@@ -5,7 +5,7 @@ place among the active runs of the runtime, and perhaps worker threads. `ended`,
 of them must follow every opening.
 
 Other processes reach a run through its store, by letters (R22). A `Mail` is a letter decoded: its kind (`what`) and
-what it says, by name (`told`). The fast path builds event objects only for a reader. For the terms, see
+what it says, by name (`told`). Plain supersteps become event objects only for a reader. For the terms, see
 docs/glossary.md.
 """
 
@@ -171,8 +171,8 @@ class ActiveRun:
             services.blocking = store.blocking or commits.recorder is not None  # a log is a file, with any store
             # R9: an outcome is stored the moment its task ends.
             services.eager = True
-            # Steps of the fast path are written without event objects if only the store, and sinks that only read, need
-            # them. Only events name the fields that a reducer of the whole state changed.
+            # Plain supersteps are written without event objects if only the store, and sinks that only read, need them.
+            # Only events name the fields that a reducer of the whole state changed.
             if (not self._sinks or not copies) and not listen and not engine.is_read and engine.reducer is None:
                 engine.note_without_events()
                 services.tell = journal.tell

@@ -93,7 +93,7 @@ class RunLog:
             self._log(logger, entry, level, text, fields)
 
     def __graphrt_later__(self, make: Callable[[], Iterable[Entry]]) -> None:
-        """Log the entries of a superstep of the fast path, which *make* makes, if anything listens to those.
+        """Log the entries of a plain superstep, which *make* makes, if anything listens to those.
 
         The journal calls this in place of the sink itself. Such a step ended well, so its records are at DEBUG.
         """
