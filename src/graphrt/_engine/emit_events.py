@@ -224,7 +224,7 @@ def outcome_of(engine: RunState, task: Task, *, updates: bool = True) -> events.
     return events.TaskSucceeded(
         task=task.id,
         node=task.node.name,
-        updates=tuple(tracked(engine, update) for update in task.updates) if updates else (),
+        updates=tuple(tracked(engine, update) for update in task.updates if update) if updates else (),
         goto=goto_names(task),
         sends=sends,
         usage=usage,
