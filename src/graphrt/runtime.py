@@ -62,10 +62,10 @@ from graphrt._runs.streams import AsyncStream, Stream
 from graphrt.commands import UNSET
 from graphrt.errors._langgraph_names import no_attribute
 from graphrt.events import Entry
+from graphrt.events.status import Status
 from graphrt.limits import Limits, Queue
 from graphrt.migrations import Migration
 from graphrt.stores import Store
-from graphrt.stores.protocol import Status
 
 if TYPE_CHECKING:
     from graphrt._usage.budget import Budget

@@ -26,7 +26,7 @@ from graphrt.audit.offline import verify
 from graphrt.errors import GraphrtError
 from graphrt.stores import MemoryStore, Store
 from graphrt.stores.filters import ThreadFilter
-from graphrt.stores.protocol import Record
+from graphrt.stores.values import Record
 
 KEYS = (OLD, KEY, OTHER)
 ACTIONS = ("run", "resume", "resume", "retry", "update", "prune", "rotate", "rotate")

@@ -15,7 +15,7 @@ from graphrt._drivers.context import Context
 from graphrt._flows import restore
 from graphrt._journal import thread_commits
 from graphrt.stores import _owners
-from graphrt.stores.protocol import Commit
+from graphrt.stores.values import Commit
 
 
 @dataclass(frozen=True)

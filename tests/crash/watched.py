@@ -16,7 +16,7 @@ from graphrt._engine import storability
 from graphrt._journal import writer
 from graphrt._journal.writer import Journal
 from graphrt.stores import open_store
-from graphrt.stores.protocol import Commit
+from graphrt.stores.values import Commit
 from graphrt.stores.wrapper import StoreWrapper
 
 from .world import Killer, World

@@ -24,8 +24,8 @@ from graphrt.errors import StoreError
 from graphrt.reducers import append
 from graphrt.stores import SqliteStore
 from graphrt.stores.filters import ThreadFilter
-from graphrt.stores.protocol import Commit, Record
 from graphrt.stores.sqlite._journal_modes import Pragmas
+from graphrt.stores.values import Commit, Record
 
 MODES = {"delete": Pragmas("delete", "EXTRA"), "wal": Pragmas("wal", "FULL")}
 AT = 1_700_000_000.0

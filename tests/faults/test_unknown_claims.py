@@ -13,7 +13,7 @@ from tests.stores.support import Plan
 from graphrt import ConflictError, StoreError
 from graphrt.stores import SqliteStore
 from graphrt.stores.postgres import PostgresStore, _commit
-from graphrt.stores.protocol import Commit, Record
+from graphrt.stores.values import Commit, Record
 
 AT = 1_700_000_000.0
 LONG_S = 600.0

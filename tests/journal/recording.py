@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphrt.errors import StoreError
-from graphrt.stores.protocol import Claim, Commit, Head, Record
+from graphrt.stores.values import Claim, Commit, Head, Record
 
 
 class Store:

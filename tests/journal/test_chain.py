@@ -23,7 +23,7 @@ from graphrt.errors import StoreError
 from graphrt.limits import Limits
 from graphrt.reducers import append
 from graphrt.stores import MemoryStore
-from graphrt.stores.protocol import Record
+from graphrt.stores.values import Record
 
 SEED = 7
 Written: TypeAlias = list[tuple[str, int]]

@@ -17,7 +17,7 @@ from graphrt._runs.loading import fold_all
 from graphrt.errors import StoreError
 from graphrt.reducers import add, append
 from graphrt.stores import MemoryStore
-from graphrt.stores.protocol import Record
+from graphrt.stores.values import Record
 
 STEPS = 60
 

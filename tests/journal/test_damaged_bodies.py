@@ -22,7 +22,7 @@ from graphrt._journal.name_table import Names
 from graphrt._journal.reader import Reader
 from graphrt.errors import StoreError
 from graphrt.stores import MemoryStore
-from graphrt.stores.protocol import Record
+from graphrt.stores.values import Record
 
 JOIN = events.JoinStanding(node="n", sources=("a", "b"), arrived=("a",), fired=False)
 STATE = events.StateSaved(

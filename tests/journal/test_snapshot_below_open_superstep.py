@@ -15,7 +15,7 @@ from graphrt._journal import writer
 from graphrt._runs import loading
 from graphrt.reducers import add, append
 from graphrt.stores import open_store
-from graphrt.stores.protocol import Loaded
+from graphrt.stores.values import Loaded
 
 ROUNDS = 40
 KB = "x" * 1024

@@ -19,7 +19,7 @@ from graphrt._journal.writer import SNAPSHOT_BYTES
 from graphrt.errors import UpdateError
 from graphrt.reducers import append
 from graphrt.stores import MemoryStore
-from graphrt.stores.protocol import Commit
+from graphrt.stores.values import Commit
 
 KB = "x" * 1024
 faces = pytest.mark.parametrize("events", [False, True], ids=["straight", "events"])

@@ -11,7 +11,7 @@ from tests.journal.recording import Store, claim, record
 from graphrt._journal.thread_commits import ThreadCommits
 from graphrt._journal.writer import Journal
 from graphrt.errors import StoreError
-from graphrt.stores.protocol import Commit
+from graphrt.stores.values import Commit
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ from typing import Literal, TypeAlias
 
 from graphrt import open_store
 from graphrt.stores.memory import MemoryStore
-from graphrt.stores.protocol import Claim, Commit, Store
+from graphrt.stores.protocol import Store
 from graphrt.stores.sqlite import SqliteStore
+from graphrt.stores.values import Claim, Commit
 from graphrt.stores.wrapper import StoreWrapper
 
 StoreKind: TypeAlias = Literal["memory", "sqlite"]

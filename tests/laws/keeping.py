@@ -20,7 +20,8 @@ from graphrt._journal import writer
 from graphrt._journal.thread_fold import Fold
 from graphrt._runs import loading
 from graphrt._runs.active_run import ActiveRun
-from graphrt.stores.protocol import Commit, Loaded, Saved, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Commit, Loaded, Saved
 
 from .build import to_plain
 from .description import Graph, State

@@ -9,7 +9,7 @@ import pytest
 from graphrt import StoreError
 from graphrt._journal import leases
 from graphrt._journal.leases import give_back, release_now, renewer_of, take
-from graphrt.stores.protocol import Claim, Head
+from graphrt.stores.values import Claim, Head
 
 PATIENCE_S = 60.0
 LONG_S = 3_000.0

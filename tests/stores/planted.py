@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from graphrt.errors import ConflictError, GraphrtError
-from graphrt.stores.protocol import Claim, Commit, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Claim, Commit
 from graphrt.stores.wrapper import StoreWrapper
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from graphrt.stores.protocol import Commit, Record
+from graphrt.stores.values import Commit, Record
 
 from . import postgres_server
 

@@ -14,9 +14,10 @@ import pytest
 
 from graphrt.errors import StoreError
 from graphrt.stores.filters import ThreadFilter
-from graphrt.stores.protocol import Claim, Commit, Record, Store
+from graphrt.stores.protocol import Store
 from graphrt.stores.sqlite import SqliteStore
 from graphrt.stores.sqlite import _files as files
+from graphrt.stores.values import Claim, Commit, Record
 
 AT = 1_700_000_000.0
 

@@ -12,8 +12,8 @@ from graphrt.errors import InputError, MissingExtraError, StoreError
 from graphrt.stores._sealing import Keyring
 from graphrt.stores.encrypted import EncryptedStore
 from graphrt.stores.memory import MemoryStore
-from graphrt.stores.protocol import Commit, Loaded, Record, Saved
 from graphrt.stores.sqlite import SqliteStore
+from graphrt.stores.values import Commit, Loaded, Record, Saved
 from graphrt.stores.wrapper import StoreWrapper
 
 pytestmark = pytest.mark.needs("cryptography")

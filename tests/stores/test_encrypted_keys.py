@@ -10,7 +10,7 @@ from tests.stores.test_encrypted import AT, BLOB, CANARY, KEYS, filled, path, pl
 
 from graphrt import START, GraphBuilder, Runtime
 from graphrt.stores.encrypted import EncryptedStore
-from graphrt.stores.protocol import Commit, Record
+from graphrt.stores.values import Commit, Record
 
 __all__ = ["path", "plain"]
 pytestmark = pytest.mark.needs("cryptography")

@@ -11,8 +11,8 @@ from tests.stores.test_finding import Plain, plan
 from graphrt.errors import InputError, StoreError
 from graphrt.stores import Commit, EncryptedStore, MemoryStore, TenantStore
 from graphrt.stores.filters import DueFilter, MailFilter, ThreadFilter
-from graphrt.stores.protocol import REMEMBERED
 from graphrt.stores.sqlite import SqliteStore, _query
+from graphrt.stores.values import REMEMBERED
 from graphrt.testing.flaky_store import Fault, FlakyStore
 
 from . import postgres_server

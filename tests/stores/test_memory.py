@@ -8,7 +8,7 @@ from tests.stores.support import AT, claimed
 from graphrt.errors import ConflictError, StoreError
 from graphrt.stores.filters import ScheduleFilter, ThreadFilter
 from graphrt.stores.memory import MemoryStore
-from graphrt.stores.protocol import Commit, Record
+from graphrt.stores.values import Commit, Record
 
 
 def test_claim_needs_no_lease_to_hold():

@@ -14,7 +14,7 @@ from tests.stores.kept import KEYS, LARGE, THREADS, fill, opened, runtime
 from graphrt.errors import GraphrtError, InputError, StoreError
 from graphrt.stores import EncryptedStore, MemoryStore, PostgresStore, SqliteStore
 from graphrt.stores.filters import ThreadFilter
-from graphrt.stores.protocol import Commit, Record, Saved
+from graphrt.stores.values import Commit, Record, Saved
 
 KINDS = [
     "memory",

@@ -11,7 +11,7 @@ import pytest
 from graphrt.errors import ConflictError, InputError, MissingExtraError, StoreError
 from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.postgres import PostgresStore, _driver, _schema, _url
-from graphrt.stores.protocol import Commit, Saved
+from graphrt.stores.values import Commit, Saved
 
 from . import postgres_server, postgres_support
 from .postgres_support import AT, entry, eventually, sql, started

@@ -10,7 +10,7 @@ import pytest
 
 from graphrt.errors import StoreError
 from graphrt.stores.postgres import PostgresStore, _commit
-from graphrt.stores.protocol import Commit, Saved
+from graphrt.stores.values import Commit, Saved
 
 from . import postgres_server, postgres_support
 from .postgres_support import AT, LONG_S, PATIENT_S, entry, eventually, seqs, started

@@ -11,7 +11,7 @@ import pytest
 
 from graphrt.errors import ConflictError, InputError
 from graphrt.stores.postgres import PostgresStore, _claims, _connection
-from graphrt.stores.protocol import Commit
+from graphrt.stores.values import Commit
 
 from . import postgres_server, postgres_support
 from .postgres_support import AT, LONG_S, entry, eventually, seqs, sql, started
@@ -22,7 +22,7 @@ OWNER = """
 import sys
 from graphrt.errors import GraphrtError
 from graphrt.stores.postgres import PostgresStore
-from graphrt.stores.protocol import Commit, Record
+from graphrt.stores.values import Commit, Record
 store = PostgresStore(sys.argv[1])
 claim = store.claim("t", create=True, lease_s=float(sys.argv[2]), at=1.0)
 if sys.argv[3] == "entry":
@@ -195,7 +195,7 @@ import gc, os, traceback
 from graphrt.errors import ConflictError, InputError
 from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.postgres import PostgresStore
-from graphrt.stores.protocol import Commit, Record
+from graphrt.stores.values import Commit, Record
 store = PostgresStore({url!r})
 claim = store.claim("t", create=True, lease_s=600.0, at=1.0)
 store.commit(claim, Commit(0, 1.0, [Record(1, 1, b"x")]))

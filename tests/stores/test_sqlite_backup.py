@@ -15,9 +15,9 @@ from tests.stores.support import AT, claimed, entry
 from graphrt.errors import InputError, StoreError
 from graphrt.stores import SqliteStore
 from graphrt.stores.filters import ThreadFilter
-from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite import _files as files
 from graphrt.stores.sqlite import _journal_modes as modes
+from graphrt.stores.values import Commit
 
 
 @pytest.fixture(params=["delete", "wal"])

@@ -9,8 +9,8 @@ from tests.stores.support import AT, Plan, bodies, claimed, entry, line, other_p
 
 from graphrt.errors import ConflictError, InputError, StoreError
 from graphrt.stores.filters import ThreadFilter
-from graphrt.stores.protocol import Commit, Saved
 from graphrt.stores.sqlite import SqliteStore
+from graphrt.stores.values import Commit, Saved
 
 EIO, FULL, BUSY, CORRUPT, NOTADB, CANTOPEN = 10 | (3 << 8), 13, 5, 11, 26, 14
 CODES = {

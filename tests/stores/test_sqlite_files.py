@@ -16,9 +16,9 @@ from tests.stores.support import AT, bodies, claimed, entry, opened, refused
 
 from graphrt.errors import InputError, StoreError
 from graphrt.stores.filters import ThreadFilter
-from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite import SqliteStore
 from graphrt.stores.sqlite import _journal_modes as modes
+from graphrt.stores.values import Commit
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40
 

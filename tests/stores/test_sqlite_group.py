@@ -11,9 +11,9 @@ import pytest
 
 from graphrt.errors import StoreError
 from graphrt.stores import SqliteStore
-from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite import _group_commit as module
 from graphrt.stores.sqlite._group_commit import DONE, TAKEN, WAITING, Group
+from graphrt.stores.values import Commit
 
 PATIENCE_S = 10.0
 

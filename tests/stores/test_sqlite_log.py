@@ -15,9 +15,9 @@ from tests.stores.support import AT, bodies, claimed, entry
 
 from graphrt.errors import InputError, StoreError
 from graphrt.stores.filters import ThreadFilter
-from graphrt.stores.protocol import Claim, Commit
 from graphrt.stores.sqlite import SqliteStore
 from graphrt.stores.sqlite import _log as log
+from graphrt.stores.values import Claim, Commit
 
 PATIENCE_S = 20.0
 

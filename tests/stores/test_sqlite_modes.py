@@ -11,11 +11,11 @@ from tests.stores.support import AT, bodies, claimed, entry, opened, pragma, ref
 
 from graphrt.errors import StoreError
 from graphrt.stores.filters import ThreadFilter
-from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite import SqliteStore
 from graphrt.stores.sqlite import _files as files
 from graphrt.stores.sqlite import _journal_modes as modes
 from graphrt.stores.sqlite import _schema as schema
+from graphrt.stores.values import Commit
 
 DELETE = modes.Pragmas("delete", "EXTRA")
 

@@ -7,8 +7,8 @@ from tests.stores.support import AT, Plan, bodies, claimed, entry
 
 from graphrt.errors import InputError, StoreError
 from graphrt.stores.filters import ThreadFilter
-from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite import SqliteStore
+from graphrt.stores.values import Commit
 
 EIO = 10 | (3 << 8)
 

@@ -13,8 +13,8 @@ from tests.stores.support import AT, bodies, claimed, end, entry, line, opened, 
 from graphrt.errors import ConflictError
 from graphrt.stores import _owners
 from graphrt.stores._owners import Holder, now_s, process_lives, this_owner
-from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite import SqliteStore
+from graphrt.stores.values import Commit
 
 HOLD = """
     import sys

@@ -12,8 +12,8 @@ import pytest
 
 from graphrt.errors import StoreError
 from graphrt.stores import SqliteStore
-from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite import _file_system as place
+from graphrt.stores.values import Commit
 
 
 def test_file_that_is_not_there_has_no_identity(tmp_path: Path) -> None:

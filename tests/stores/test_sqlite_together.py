@@ -13,10 +13,10 @@ from tests.stores.support import AT, bodies, claimed, entry, opened
 
 from graphrt.errors import ConflictError, StoreError
 from graphrt.stores.filters import ThreadFilter
-from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite import SqliteStore
 from graphrt.stores.sqlite import _files as files
 from graphrt.stores.sqlite._database import Database
+from graphrt.stores.values import Commit
 
 COUNT = 9
 PATIENCE_S = 20.0

@@ -16,8 +16,8 @@ from tests.threads.support import line, note
 from graphrt import Runtime
 from graphrt.errors import StoreError
 from graphrt.stores import PostgresStore, SqliteStore, Store, StoreWrapper, Verification
-from graphrt.stores.protocol import Commit
 from graphrt.stores.sqlite._schema import BLOB, META, SNAPSHOT, SPAN, STAGED
+from graphrt.stores.values import Commit
 
 
 @pytest.fixture

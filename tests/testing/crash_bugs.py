@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from graphrt import END, START, Command, Context, GraphBuilder, MockHarness
 from graphrt.reducers import untracked
 from graphrt.stores import MemoryStore, StoreWrapper
-from graphrt.stores.protocol import Claim, Commit
+from graphrt.stores.values import Claim, Commit
 from graphrt.testing import Exploration, explore_crashes
 
 

@@ -20,7 +20,7 @@ from graphrt.errors import GraphrtError, StoreError
 from graphrt.reducers import append
 from graphrt.stores import SqliteStore
 from graphrt.stores.filters import DueFilter, MailFilter, ScheduleFilter
-from graphrt.stores.protocol import StoredSchedule
+from graphrt.stores.values import StoredSchedule
 
 from .forging import replace_in_body
 from .support import builder

@@ -11,7 +11,7 @@ from graphrt import END, START, GraphBuilder, InputError, Runtime
 from graphrt._journal.writer import Journal
 from graphrt.reducers import append
 from graphrt.stores.memory import MemoryStore
-from graphrt.stores.protocol import Loaded
+from graphrt.stores.values import Loaded
 
 TURN = "x" * 400
 

@@ -16,7 +16,7 @@ from graphrt.errors import InputError, MissingExtraError
 from graphrt.runtime import Schedule
 from graphrt.stores import TenantStore
 from graphrt.stores.filters import ScheduleFilter
-from graphrt.stores.protocol import StoredSchedule
+from graphrt.stores.values import StoredSchedule
 from graphrt.testing import VirtualClock, drive_due
 
 from .support import World, builder, line, note, refused

@@ -12,7 +12,7 @@ from graphrt.errors import ConflictError, GraphrtError, InputError, NodeError, S
 from graphrt.harness import Agent, ScriptedModel, TokenTracker
 from graphrt.reducers import append
 from graphrt.stores import Commit, EncryptedStore, MemoryStore, Record, TenantStore, open_store
-from graphrt.stores.filters import ThreadFilter, open_questions
+from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.ids import beside
 from graphrt.testing import drive_due
 
@@ -85,7 +85,7 @@ VERBS = {
     "load": lambda r, t: r.store.load(t),
     "records": lambda r, t: list(r.store.records(t)),
     "claim": lambda r, t: r.store.claim(t, create=False, lease_s=60, at=0.0),
-    "questions": lambda r, t: open_questions(r.store, t),
+    "questions": lambda r, t: r.store.questions(t),
 }
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, T
 
 if TYPE_CHECKING:
     from graphrt._plan.tables import Plan
-    from graphrt.stores.protocol import Labels
+    from graphrt.stores.values import Labels
 
 ENDS_RUN: Final = "ends_run"
 """Attribute of a StoreError about a child thread. The store failed, or another process held the child for too long: the

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from graphrt._usage.budget import Budget
     from graphrt.events import Entry
     from graphrt.harness.agent._replacements import NamedDoubles
-    from graphrt.stores.protocol import Former
+    from graphrt.stores.values import Former
 
 monotonic = time.monotonic
 """The clock of all drivers for durations and deadlines, in seconds."""

@@ -32,7 +32,7 @@ from graphrt.errors import InputError, StoreError, names
 from graphrt.errors._codes.journal import GRAPH_CHANGED, OLDER_BUILD, OTHER_GRAPH
 from graphrt.errors._codes.stores import STORE_DAMAGED
 from graphrt.migrations import Migration
-from graphrt.stores.protocol import Loaded
+from graphrt.stores.values import Loaded
 
 
 class GraphLike(Protocol):

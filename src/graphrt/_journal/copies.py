@@ -24,7 +24,7 @@ from graphrt._journal.verifying import PLAIN
 from graphrt.errors._codes.stores import STORE_DAMAGED
 from graphrt.events import ThreadCopied
 from graphrt.stores._copying import Whole
-from graphrt.stores.protocol import Record
+from graphrt.stores.values import Record
 
 
 def named(

@@ -30,7 +30,8 @@ from graphrt._journal.thread_meta import name_after, read_meta
 from graphrt._journal.value_lines import Place, places
 from graphrt._journal.verifying import PLAIN, note_erased
 from graphrt.events import ValuesErased
-from graphrt.stores.protocol import Commit, Loaded, Record, Saved, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Commit, Loaded, Record, Saved
 
 if TYPE_CHECKING:
     from graphrt._journal.chain import Chain

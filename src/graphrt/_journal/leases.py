@@ -22,7 +22,8 @@ from typing import Final, final
 from graphrt._journal.per_store import PerStore, joined
 from graphrt.errors import StoreError
 from graphrt.stores import _refusals
-from graphrt.stores.protocol import Claim, Head, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Claim, Head
 
 IDLE_S: Final = 2.0
 """Seconds until the worker thread ends if nothing is left to do, and between two attempts to release a claim."""

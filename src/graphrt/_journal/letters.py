@@ -22,7 +22,7 @@ from graphrt.errors._codes.stores import STORE_DAMAGED
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec
-    from graphrt.stores.protocol import MailMessage as Stored
+    from graphrt.stores.values import MailMessage as Stored
 
 _BEFORE: Final = "signal:"
 """What the stored id of a signal begins with. Its sender may choose any id; graphrt chooses those of other letters."""

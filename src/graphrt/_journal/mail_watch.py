@@ -17,7 +17,8 @@ from typing import Final, Protocol, TypeAlias, final
 
 from graphrt._journal.per_store import PerStore, joined
 from graphrt.stores.filters import FollowerFilter, MailFilter, ThreadFilter
-from graphrt.stores.protocol import MailMessage, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import MailMessage
 
 POLL_S: Final = 0.1
 """Seconds between two looks at the store. A request to cancel is to be seen within 0.2 s on a server."""

@@ -22,7 +22,7 @@ from graphrt._engine.open_interrupt import SIGNAL, TASK, OpenInterrupt
 from graphrt._plan.fields import is_mapping
 from graphrt.commands import UNSET
 from graphrt.errors import StoreError
-from graphrt.stores.protocol import Commit, Labels, Question
+from graphrt.stores.values import Commit, Labels, Question
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec

@@ -34,7 +34,8 @@ from graphrt.errors._codes.journal import (
 from graphrt.errors._codes.stores import STORE_DAMAGED
 from graphrt.events import Entry
 from graphrt.stores.ids import shared_id
-from graphrt.stores.protocol import Record, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Record
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from graphrt import events
 from graphrt._engine.emit_events import Logged
-from graphrt.stores.protocol import Status
+from graphrt.events.status import Status
 
 STATUS: Final[Mapping[Any, Status]] = {
     events.RunStarted: "running",

@@ -23,7 +23,7 @@ from graphrt._journal.body import Body
 from graphrt._journal.letters import read, written
 from graphrt._journal.name_table import Names
 from graphrt._journal.staging import encode_staged
-from graphrt.stores.protocol import MailMessage as Stored
+from graphrt.stores.values import MailMessage as Stored
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Protocol, final
 from graphrt._journal.family_letters import family_letters
 from graphrt._journal.leases import give_back
 from graphrt.errors import StoreError
-from graphrt.stores.protocol import Claim, Commit, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Claim, Commit
 
 if TYPE_CHECKING:
     from graphrt._engine.emit_events import Logged

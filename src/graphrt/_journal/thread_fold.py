@@ -27,7 +27,7 @@ from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.journal import FOLD_FAILED, JOURNAL_MISFIT
 from graphrt.errors._codes.stores import STORE_DAMAGED
 from graphrt.limits import Limits
-from graphrt.stores.protocol import Record
+from graphrt.stores.values import Record
 
 if TYPE_CHECKING:
     from graphrt._journal.chain import Chain

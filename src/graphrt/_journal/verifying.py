@@ -26,7 +26,8 @@ from graphrt._journal.seal import erased_lines
 from graphrt._journal.thread_meta import name_after, read_meta
 from graphrt.errors import StoreError
 from graphrt.events import RunStarted, ValuesErased
-from graphrt.stores.protocol import Head, Loaded, Record, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Head, Loaded, Record
 
 if TYPE_CHECKING:
     from graphrt._engine.emit_events import Logged

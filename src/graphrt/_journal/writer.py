@@ -39,7 +39,8 @@ from graphrt._journal.thread_commits import ThreadCommits
 from graphrt._journal.thread_meta import preload, renewed
 from graphrt.errors import InputError
 from graphrt.events import Entry
-from graphrt.stores.protocol import Commit, Record, Saved, Status
+from graphrt.events.status import Status
+from graphrt.stores.values import Commit, Record, Saved
 
 if TYPE_CHECKING:
     from graphrt._journal.chain import Chain

@@ -39,13 +39,13 @@ from graphrt._runs.task_services import services_of
 from graphrt.errors import ConflictError, StoreError
 from graphrt.stores.filters import FollowerFilter, MailFilter
 from graphrt.stores.ids import shared_id
-from graphrt.stores.protocol import Claim
+from graphrt.stores.values import Claim
 
 if TYPE_CHECKING:
     from graphrt._journal.chain import Chain
     from graphrt._journal.thread_fold import Fold
     from graphrt.events import Entry
-    from graphrt.stores.protocol import MailMessage
+    from graphrt.stores.values import MailMessage
 
 _following = FreshLock()
 """Guards the change between a run that is followed and one that is not, for all runs: it is taken rarely."""

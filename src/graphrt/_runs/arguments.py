@@ -22,10 +22,10 @@ from graphrt.errors._codes.arguments import (
     INVALID_ARGUMENT,
 )
 from graphrt.events import Entry
+from graphrt.events.status import Status
 from graphrt.limits import Limits
 from graphrt.migrations import Migration
 from graphrt.stores import Store, open_store
-from graphrt.stores.protocol import Status
 
 if TYPE_CHECKING:
     from graphrt._usage.budget import Budget

@@ -32,7 +32,8 @@ from graphrt._runs.run_config import RunConfig
 from graphrt.errors import ConflictError, InputError, StoreError
 from graphrt.errors._codes.threads import UNKNOWN_THREAD
 from graphrt.stores.ids import bare_id, beside
-from graphrt.stores.protocol import Labels, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Labels
 
 _ENDED: Final = ("completed", "failed", "cancelled")
 """Statuses of a thread whose last run has ended."""

@@ -36,7 +36,8 @@ from graphrt.errors import ConflictError, InputError
 from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, INVALID_ARGUMENT
 from graphrt.errors._codes.threads import NOT_ENDED_YET, RUN_FAILED_ELSEWHERE
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Labels, Loaded, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Labels, Loaded
 
 
 def start(

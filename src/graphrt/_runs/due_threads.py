@@ -35,7 +35,7 @@ from graphrt.errors import InputError, RunFailedError
 from graphrt.errors._codes.threads import NOT_DUE, PARKED
 from graphrt.errors._codes.timers import SLEEPING
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Claim, Loaded
+from graphrt.stores.values import Claim, Loaded
 
 _NOT_YET = (NOT_DUE.code, SLEEPING.code)
 """Codes of errors that say that a paused thread has to wait: it is not due, or it only sleeps."""

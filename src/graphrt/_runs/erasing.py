@@ -33,9 +33,9 @@ from graphrt.errors._codes.erasing import BAD_ERASURE, PREDICATE_FAILED, STILL_N
 from graphrt.errors._codes.threads import CONFLICT
 from graphrt.events import ValuesErased
 from graphrt.stores._refusals import encodes
-from graphrt.stores._verifying import listed
 from graphrt.stores.ids import check_id, local_id_of, shared_id
-from graphrt.stores.protocol import Commit, Loaded, Record, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Commit, Loaded, Record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,13 +114,13 @@ class _Choice:
             self._find_family(self._pair[0], store)
         if wanted is not None:
             return wanted
-        return [thread for thread in listed(store) if self._pair is None or thread in self._family]
+        return [thread for thread in store.threads() if self._pair is None or thread in self._family]
 
     def _find_family(self, named: str, store: Store) -> None:
         """Add the copies and forks of the thread *named* to the threads of which the field is erased."""
         store.head(named)  # raises an InputError if there is no such thread
         # Threads are listed in order of creation: a copy or fork comes after what it was made of.
-        for thread in listed(store):
+        for thread in store.threads():
             try:
                 origin = _origin(store, thread)
             except StoreError as error:

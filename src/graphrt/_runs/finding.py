@@ -31,9 +31,10 @@ from graphrt._runs.results import InboxItem, InterruptInfo, ThreadInfo
 from graphrt._runs.run_config import RunConfig
 from graphrt.commands import UNSET
 from graphrt.errors import ConflictError, GraphrtError, InputError
-from graphrt.stores.filters import DueFilter, QuestionFilter, ThreadFilter, open_questions
+from graphrt.stores.filters import DueFilter, QuestionFilter, ThreadFilter
 from graphrt.stores.ids import check_id, check_tenant
-from graphrt.stores.protocol import Commit, Labels, Question, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Commit, Labels, Question
 
 
 def wanted_threads(
@@ -212,7 +213,7 @@ def _reindexed(config: RunConfig, store: Store, thread: str) -> bool:
             asked_at=lambda id_: times.get(id_, head.updated_at),  # an entry may have been pruned
         )
         new = labels or Labels()
-        if new == labels_of_head(head) and _alike(questions, open_questions(store, thread)):
+        if new == labels_of_head(head) and _alike(questions, store.questions(thread)):
             return False
         # No entry is written, so position (`head.seq`, which the commit expects) and time of the thread stay.
         store.commit(claim, Commit(head.seq, head.updated_at, labels=new, questions=questions, release=True))

@@ -41,9 +41,11 @@ from graphrt._runs.run_config import RunConfig
 from graphrt._runs.run_log import LOGGER
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.threads import FORK_BEFORE_GONE_NODE, FORK_OF_OLDER_GRAPH, THREAD_EXISTS
+from graphrt.events.status import Status
 from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.ids import check_id, shared_id
-from graphrt.stores.protocol import Head, Labels, Loaded, Status, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Head, Labels, Loaded
 
 
 def journal_of(config: RunConfig, store: Store, fold: Fold, commits: ThreadCommits) -> Journal:

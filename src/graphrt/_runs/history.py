@@ -30,7 +30,8 @@ from graphrt._runs.results import Snapshot
 from graphrt._runs.run_config import RunConfig
 from graphrt.events import Entry
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Loaded, Record, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Loaded, Record
 
 ENDS: Final = frozenset(
     {events.RunInterrupted, events.RunCompleted, events.RunFailed, events.RunCancelled, events.RunHandedOver}

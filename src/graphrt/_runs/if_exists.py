@@ -25,7 +25,7 @@ from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
 from graphrt.commands import UNSET
 from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, INVALID_ARGUMENT
-from graphrt.stores.protocol import Claim
+from graphrt.stores.values import Claim
 
 IfExists: TypeAlias = Literal["update", "continue", "return", "abandon"]
 """What becomes of an input if its thread exists; see `Runtime.run`."""

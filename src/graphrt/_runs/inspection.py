@@ -34,7 +34,7 @@ from graphrt.errors import GraphrtError, ReplayDivergedError
 from graphrt.errors._codes.threads import REPLAY_DIVERGED, UNKNOWN_RUN
 from graphrt.events import Entry
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Head
+from graphrt.stores.values import Head
 
 
 def state(config: RunConfig, thread: str, at: int | None = None) -> Snapshot[Any]:

@@ -16,7 +16,8 @@ from graphrt._journal.writer import Grown
 if TYPE_CHECKING:
     from graphrt import events
     from graphrt._journal.thread_fold import Fold
-    from graphrt.stores.protocol import Loaded, Record, Store
+    from graphrt.stores.protocol import Store
+    from graphrt.stores.values import Loaded, Record
 
 KEPT_BYTES: Final = 32 << 20
 """Most bytes that the kept states of a runtime were stored in. Above it, those that were used longest ago are let go."""

@@ -19,7 +19,7 @@ from graphrt._drivers.child_threads import Tags
 from graphrt._runs.if_exists import IfExists
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors._codes.labels import BAD_LABEL
-from graphrt.stores.protocol import Head, Labels
+from graphrt.stores.values import Head, Labels
 
 
 class Begin(te.TypedDict, total=False):

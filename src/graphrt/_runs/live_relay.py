@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt._codec import NotStorable
 from graphrt._runs.live_items import batch, line
-from graphrt.stores.protocol import KEPT_S, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import KEPT_S
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec

@@ -24,7 +24,8 @@ from graphrt._runs.run_config import RunConfig
 from graphrt.errors import InputError
 from graphrt.errors._codes.threads import STAGED_MISFIT, THREAD_WITHOUT_STORE, UNKNOWN_ENTRY, UNKNOWN_THREAD
 from graphrt.stores.ids import shared_id
-from graphrt.stores.protocol import Claim, Head, Loaded, Record, Saved, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Claim, Head, Loaded, Record, Saved
 
 if TYPE_CHECKING:
     from graphrt._journal.task_letters import Report

@@ -29,7 +29,8 @@ from graphrt.errors import InputError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.stores.filters import BEGINS, WAITS, MailFilter
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Head, Labels, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Head, Labels
 
 ABANDONS, QUEUED = f"{BEGINS}abandon:", WAITS
 """Beginnings of the ids of letters with an input: one that ends the run that goes on, and one that waits for its end.

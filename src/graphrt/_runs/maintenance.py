@@ -31,12 +31,13 @@ from graphrt._runs.run_config import RunConfig
 from graphrt._runs.watching import answers_itself, waits_for
 from graphrt.errors import ConflictError, GraphrtError, InputError
 from graphrt.errors._codes.threads import UNKNOWN_THREAD
+from graphrt.events.status import Status
 from graphrt.stores._copying import some_blobs, whole_of, write_claimed
 from graphrt.stores._refusals import thread_exists
 from graphrt.stores._verifying import Verification, verify
 from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.ids import check_id, shared_id
-from graphrt.stores.protocol import Status, Store
+from graphrt.stores.protocol import Store
 
 T = TypeVar("T")
 

@@ -43,7 +43,8 @@ from graphrt.errors._codes.threads import (
 )
 from graphrt.reducers import TOKEN_BUDGET
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Claim, Labels, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Claim, Labels
 
 if TYPE_CHECKING:
     from graphrt._journal.thread_fold import Fold

@@ -43,7 +43,8 @@ from graphrt._runs.run_config import RunConfig
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.threads import SNAPSHOT_NOT_AS_WRITTEN
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Claim, Commit, Labels, Loaded, Saved, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Claim, Commit, Labels, Loaded, Saved
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec

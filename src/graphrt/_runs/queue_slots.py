@@ -24,7 +24,8 @@ from graphrt._runs.loading import present_head
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import ConflictError
 from graphrt.limits import Queue
-from graphrt.stores.protocol import Claim, Commit, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Claim, Commit
 
 _BEFORE: Final = "graphrt."
 """What the ids of places begin with, so that they are not those of a user's threads."""

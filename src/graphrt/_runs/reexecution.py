@@ -36,8 +36,9 @@ from graphrt.commands import END, UNSET, Send
 from graphrt.errors import GraphrtError
 from graphrt.events import Entry
 from graphrt.stores.memory import MemoryStore
-from graphrt.stores.protocol import Head, Record, Store
+from graphrt.stores.protocol import Store
 from graphrt.stores.tenants import TenantStore
+from graphrt.stores.values import Head, Record
 
 _STARTS: Final = (events.RunStarted, events.RunResumed)
 _ENDS: Final = (events.RunInterrupted, events.RunCompleted, events.RunFailed, events.RunCancelled)

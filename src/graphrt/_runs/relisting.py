@@ -16,8 +16,8 @@ from graphrt._runs.labels import labels_of_head
 from graphrt._runs.loading import folded
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import GraphrtError
-from graphrt.stores.filters import open_questions
-from graphrt.stores.protocol import Commit, Labels, Question, Record, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Commit, Labels, Question, Record
 
 
 def relisted(
@@ -37,7 +37,7 @@ def relisted(
         for record in store.records(head.thread):
             labels = labels_after(list(found.reader.batch(records.get(record.seq, record)).logged)) or labels
         commit = commit._replace(labels=labels)
-    asked = open_questions(store, head.thread) if "labels" in store.offers else []
+    asked = store.questions(head.thread) if "labels" in store.offers else []
     if not asked:
         return commit
     questions: list[Question] = []

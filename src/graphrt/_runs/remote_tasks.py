@@ -39,7 +39,6 @@ from graphrt.errors import DeadlineError, GraphrtError, InputError, StoreError
 from graphrt.errors._codes.queues import TASK_TAKEN_OVER, UNTRACKED_ON_QUEUE
 from graphrt.limits import Queue
 from graphrt.reducers import TOKEN_BUDGET
-from graphrt.stores.filters import open_questions
 from graphrt.stores.ids import bare_id, beside, check_id
 from graphrt.stores.protocol import Store
 
@@ -312,7 +311,7 @@ def _watched(
                     head = store.head(thread)
                     waits = head.status in _WAITING
                     if waits and head.seq != seq:  # else nothing has changed since the last look
-                        waits = any(one.place == place for one in open_questions(store, thread))
+                        waits = any(one.place == place for one in store.questions(thread))
                         seq = head.seq  # after the look, which may fail
                 except InputError:  # it was deleted
                     waits = False

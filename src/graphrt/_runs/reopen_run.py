@@ -55,10 +55,12 @@ from graphrt.commands import UNSET
 from graphrt.errors import GraphrtError, InputError
 from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER
 from graphrt.errors._codes.threads import INPUT_OR_ANSWERS, NOT_DUE, OTHER_INPUT
+from graphrt.events.status import Status
 from graphrt.limits import Limits
 from graphrt.stores.filters import MailFilter
 from graphrt.stores.ids import check_id, shared_id
-from graphrt.stores.protocol import Claim, Labels, Loaded, Status, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Claim, Labels, Loaded
 
 if TYPE_CHECKING:
     from graphrt._journal.task_letters import Report, Reported

@@ -22,7 +22,8 @@ from graphrt._engine.open_interrupt import NOT_FOR_PEOPLE, OpenInterrupt
 from graphrt._engine.spending import used
 from graphrt._plan.fields import own
 from graphrt._plan.views import EXTRA
-from graphrt.stores.protocol import Head, OpenQuestion, Status
+from graphrt.events.status import Status
+from graphrt.stores.values import Head, OpenQuestion
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec

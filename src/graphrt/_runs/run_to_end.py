@@ -17,7 +17,7 @@ from graphrt._runs.driving import adrive, drive, opened
 from graphrt._runs.if_exists import IfExists, Present, check_if_exists
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
-from graphrt.stores.protocol import Labels
+from graphrt.stores.values import Labels
 
 
 def run(

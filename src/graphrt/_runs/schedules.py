@@ -32,7 +32,8 @@ from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.schedules import SCHEDULE_EXISTS, SCHEDULE_HAS_CHANGED, UNKNOWN_SCHEDULE
 from graphrt.stores.filters import ScheduleFilter
 from graphrt.stores.ids import BETWEEN, check_id
-from graphrt.stores.protocol import Store, StoredSchedule
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import StoredSchedule
 
 Missed: TypeAlias = Literal["once", "all", "skip"]
 """What happens to times that were missed; see `Schedules.add`."""

@@ -43,8 +43,10 @@ from graphrt.commands import node_name
 from graphrt.errors import ConflictError, InputError, closest
 from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, UNKNOWN_NODE_ASKED
 from graphrt.errors._codes.threads import GOTO_NEEDED
+from graphrt.events.status import Status
 from graphrt.stores.ids import check_id, shared_id
-from graphrt.stores.protocol import Claim, Status, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Claim
 
 Edit = tuple[Any, ...]
 """(values, as_node, goto) or (values, as_node), each perhaps None; unchecked, as a caller gave them to an edit."""

@@ -38,7 +38,7 @@ from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.stream_items import Reads, StreamItems
 from graphrt.commands import UNSET
-from graphrt.stores.protocol import Labels
+from graphrt.stores.values import Labels
 
 if TYPE_CHECKING:
     import asyncio

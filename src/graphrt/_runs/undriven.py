@@ -13,7 +13,8 @@ from graphrt._runs.mail import moves
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.run_log import LOGGER
 from graphrt._runs.watching import answers_itself
-from graphrt.stores.protocol import Head, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Head
 
 AFTER_S: Final = 5.0
 """Seconds for which a thread must have been due without an owner. A worker looks every 0.1 seconds, so after this time

@@ -20,9 +20,9 @@ from graphrt._runs.mail import moves
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import count
 from graphrt.errors._codes.threads import UNKNOWN_ENTRY
-from graphrt.stores.filters import open_questions
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Head, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Head
 
 Call: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Makes a call that may block, off the event loop."""
@@ -74,7 +74,7 @@ def waits_for(store: Store, head: Head) -> str:
     """
     if head.status != "interrupted" or "labels" not in store.offers:
         return ""
-    questions = open_questions(store, head.thread)
+    questions = store.questions(head.thread)
     times = [one.expires_at for one in questions if one.kind == TIMER and one.expires_at is not None]
     children = sum(one.kind == THREAD for one in questions)
     tasks = sum(one.kind == TASK for one in questions)
@@ -97,7 +97,7 @@ def answers_itself(store: Store, head: Head, *, by: float = inf) -> bool:
     """
     if head.status != "interrupted" or "labels" not in store.offers:
         return False
-    times = (one.expires_at for one in open_questions(store, head.thread))
+    times = (one.expires_at for one in store.questions(head.thread))
     return any(time is not None and time < by for time in times)
 
 

@@ -22,7 +22,8 @@ from graphrt._journal.seal import ERASED, erased
 from graphrt.audit._closed_file import torn_beside
 from graphrt.audit._lines import blob_in, line_of, record_line
 from graphrt.audit._mirror import private_file, sync_folder
-from graphrt.stores.protocol import Record, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable

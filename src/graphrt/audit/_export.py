@@ -16,7 +16,8 @@ from graphrt._journal.thread_meta import read_meta
 from graphrt.audit._lines import blob_line, first_line, line_of, record_line, staged_line
 from graphrt.errors._codes.audit import NOT_CHAINED
 from graphrt.stores.ids import shared_id
-from graphrt.stores.protocol import Record, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Record
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec

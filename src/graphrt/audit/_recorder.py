@@ -18,7 +18,8 @@ from graphrt.errors import InputError
 from graphrt.errors._codes.audit import LOG_CLOSED, LOG_NOT_WRITTEN, OTHER_LOG
 from graphrt.errors._codes.threads import UNKNOWN_THREAD
 from graphrt.stores.ids import shared_id
-from graphrt.stores.protocol import Commit, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Commit
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec

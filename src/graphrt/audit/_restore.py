@@ -33,7 +33,7 @@ from graphrt.errors import StoreError
 from graphrt.errors._codes.audit import INCOMPLETE_LOG, NOT_RESTORED
 from graphrt.stores._copying import Whole, write_thread
 from graphrt.stores.ids import check_id, shared_id
-from graphrt.stores.protocol import Head, Record
+from graphrt.stores.values import Head, Record
 
 if TYPE_CHECKING:
     from graphrt.stores.protocol import Store

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from graphrt.events.status import Status
 from graphrt.stores.filters import (
     DueFilter,
     Filter,
@@ -14,9 +15,12 @@ from graphrt.stores.filters import (
     ThreadFilter,
 )
 from graphrt.stores.memory import MemoryStore
-from graphrt.stores.protocol import (
+from graphrt.stores.protocol import Store
+from graphrt.stores.urls import open_store
+from graphrt.stores.values import (
     Claim,
     Commit,
+    Finding,
     Head,
     Labels,
     LiveBatch,
@@ -26,12 +30,9 @@ from graphrt.stores.protocol import (
     Question,
     Record,
     Saved,
-    Status,
-    Store,
     StoredSchedule,
 )
-from graphrt.stores.urls import open_store
-from graphrt.stores.verbs import Finding, Verification
+from graphrt.stores.verbs import Verification
 
 if TYPE_CHECKING:
     from graphrt._codec import register as register_type

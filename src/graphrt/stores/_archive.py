@@ -50,7 +50,8 @@ from graphrt.errors._codes.stores import (
     PATH_EXISTS,
     STORE_OLDER,
 )
-from graphrt.stores.protocol import Head, Question, Record, Status
+from graphrt.events.status import Status
+from graphrt.stores.values import Head, Question, Record
 
 MAGIC: Final = b"grt-thr\x02"
 """How a file begins. Unreleased builds wrote version 1 (decision 0168)."""

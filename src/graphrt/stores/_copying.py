@@ -21,8 +21,8 @@ from graphrt.errors import ConflictError, InputError, StoreError
 from graphrt.errors._codes.stores import STORE_DAMAGED
 from graphrt.errors._codes.threads import PRUNED_WHILE_READ
 from graphrt.stores import _refusals
-from graphrt.stores.filters import open_questions
-from graphrt.stores.protocol import Claim, Commit, Head, Labels, Loaded, Question, Record, Saved, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Claim, Commit, Head, Labels, Loaded, Question, Record, Saved
 
 _LEASE_S: Final = 60.0
 """Seconds of the lease on the new thread; each of its commits renews it."""
@@ -150,7 +150,7 @@ def labels_of(head: Head) -> Labels | None:
 
 def listed(store: Store, thread: str) -> Sequence[Question]:
     """Return the open questions of *thread*; none if the store does not list questions."""
-    return open_questions(store, thread) if "labels" in store.offers else ()
+    return store.questions(thread) if "labels" in store.offers else ()
 
 
 def _remove(store: Store, claim: Claim, error: BaseException, *, seen: bool) -> None:

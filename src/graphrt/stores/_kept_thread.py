@@ -16,20 +16,10 @@ from itertools import count
 from operator import attrgetter
 from typing import Final, final
 
+from graphrt.events.status import Status
 from graphrt.stores.filters import BEGINS, WAITING, WAITS
 from graphrt.stores.ids import tenant_of
-from graphrt.stores.protocol import (
-    REMEMBERED,
-    Claim,
-    Commit,
-    Head,
-    Labels,
-    MailMessage,
-    Question,
-    Record,
-    Saved,
-    Status,
-)
+from graphrt.stores.values import REMEMBERED, Claim, Commit, Head, Labels, MailMessage, Question, Record, Saved
 
 _NO_LABELS: Final = Labels()
 _SEQ: Final = attrgetter("seq")

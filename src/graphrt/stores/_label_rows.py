@@ -18,7 +18,7 @@ from graphrt._arguments import is_number
 from graphrt.errors import InputError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.stores.ids import is_id, tenant_of
-from graphrt.stores.protocol import Labels
+from graphrt.stores.values import Labels
 
 _LONGEST: Final = 10_000
 """Characters of the longest token that is decoded; tokens come from outside, such as from the URL of a web page."""

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import final
 
 from graphrt._forks import Home, OwnLock
-from graphrt.stores.protocol import KEPT_S, LiveBatch
+from graphrt.stores.values import KEPT_S, LiveBatch
 
 
 @final

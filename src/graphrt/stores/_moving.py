@@ -19,7 +19,8 @@ from graphrt.stores._archive import Frame
 from graphrt.stores._copying import Whole, listed, records_of, snapshots_of, some_blobs, write_thread
 from graphrt.stores._sealing import refuse_sealed
 from graphrt.stores.ids import check_id, shared_id, tenant_of
-from graphrt.stores.protocol import Head, Loaded, Record, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Head, Loaded, Record
 
 if TYPE_CHECKING:
     from graphrt._journal.log_keys import KeyRing

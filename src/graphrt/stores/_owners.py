@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Final, NamedTuple, get_args
 
-from graphrt.stores.protocol import Former
+from graphrt.stores.values import Former
 
 _FORMER: Final = get_args(Former)
 _BOOT: Final = getattr(time, "CLOCK_BOOTTIME", None)

@@ -31,7 +31,7 @@ from graphrt.errors._codes.threads import (
 from graphrt.stores.ids import check_id
 
 if TYPE_CHECKING:
-    from graphrt.stores.protocol import Commit, Record
+    from graphrt.stores.values import Commit, Record
 
 
 def unknown_thread(thread: str) -> InputError:

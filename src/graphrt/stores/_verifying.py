@@ -12,15 +12,14 @@ returns the names of the stored blobs of a thread that are not in *names*.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from graphrt.errors import GraphrtError, InputError, StoreError
+from graphrt.stores.values import Finding
 
 if TYPE_CHECKING:
     from graphrt.stores.protocol import Store
 
-_PAGE: Final = 500
-"""Threads that are listed in one call."""
 _MOST: Final = 20
 """Findings that are reported of one thread."""
 _TRIES: Final = 5
@@ -28,21 +27,6 @@ _TRIES: Final = 5
 
 Further: TypeAlias = "Callable[[Store, str], None]"
 """A further check of the thread with this id, such as a replay; raises what it finds wrong."""
-
-
-class Finding(NamedTuple):
-    """Damage or waste that `verify` found in a store."""
-
-    thread: str | None
-    """Id of the thread, or None if the finding belongs to no thread."""
-    kind: Literal["damage", "waste"]
-    """`damage`: stored data is not what was written. `waste`: unused data, which takes room and harms nothing."""
-    code: str
-    """`record`, `gap`, `tail`, `snapshot`, `staged`, `blob`, `head`, `withheld`, `replay`, `orphan` or `file`."""
-    what: str
-    """A sentence that says what is wrong."""
-    seq: int | None = None
-    """Number of the entry, or None if the finding is not about one entry."""
 
 
 class Verification(NamedTuple):
@@ -104,19 +88,6 @@ def _surveyed(store: Store) -> Iterator[str | Finding]:
     except StoreError as error:
         _world(error)
         yield Finding(None, "damage", "file", f"The threads cannot be listed to their end: {error.what}")
-
-
-def listed(store: Store) -> Iterator[str]:
-    """Yield the ids of all threads with entries, in order of creation, through the protocol alone."""
-    from graphrt.stores.filters import ThreadFilter
-
-    after: str | None = None
-    while True:
-        heads = store.query(ThreadFilter(), after=after, limit=_PAGE)
-        yield from (head.thread for head in heads)
-        if len(heads) < _PAGE:
-            return
-        after = heads[-1].thread
 
 
 def _thread(store: Store, thread: str, further: Further | None) -> tuple[int, list[Finding]] | None:

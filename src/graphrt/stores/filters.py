@@ -16,14 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.events.status import Status
-from graphrt.stores.protocol import Head, MailMessage, Offer, OpenQuestion, StoredSchedule
-
-if TYPE_CHECKING:
-    from graphrt.stores.protocol import Question, Store
+from graphrt.stores.values import Head, MailMessage, Offer, OpenQuestion, StoredSchedule
 
 __all__ = [
     "BEGINS",
@@ -248,12 +245,3 @@ def place_of(after: str | None) -> int:
     if not (after.isascii() and after.isdecimal() and len(after) < 19):  # a place has 63 bits
         raise INVALID_ARGUMENT(argument="after=", value=after, wanted="the `place` of a message, as text")
     return int(after)
-
-
-def open_questions(store: Store, thread: str) -> list[Question]:
-    """Return the open questions of *thread*, the oldest first.
-
-    Raises:
-        InputError: There is no such thread, or the store lists no questions.
-    """
-    return [row.question for row in store.query(QuestionFilter(thread=thread))]

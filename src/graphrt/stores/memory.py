@@ -35,7 +35,7 @@ from graphrt.stores.filters import (
     place_of,
 )
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import (
+from graphrt.stores.values import (
     EVERYTHING,
     Claim,
     Commit,
@@ -45,9 +45,9 @@ from graphrt.stores.protocol import (
     Offer,
     OpenQuestion,
     Record,
-    Store,
     StoredSchedule,
 )
+from graphrt.stores.verbs import StoreVerbs
 
 __all__ = ["MemoryStore"]
 
@@ -55,7 +55,7 @@ _SEQ: Final = attrgetter("seq")
 
 
 @final
-class MemoryStore(Store):
+class MemoryStore(StoreVerbs):
     """A store in this process, which keeps threads until it is closed. Runtimes and worker threads may share it.
 
     It keeps the same bytes as any other store, and loses them with the process.

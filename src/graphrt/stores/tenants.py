@@ -18,10 +18,10 @@ from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.labels import TENANT_OF_TENANT
 from graphrt.stores import _refusals
 from graphrt.stores._label_rows import thread_of, wrong_token
-from graphrt.stores._verifying import Finding, listed
 from graphrt.stores.filters import DueFilter, Filter, QuestionFilter, ScheduleFilter, ThreadFilter
 from graphrt.stores.ids import BETWEEN, check_bare_id, check_id, check_tenant, tenant_of
-from graphrt.stores.protocol import Claim, Commit, Head, Record, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Claim, Commit, Finding, Head, Record
 from graphrt.stores.wrapper import P, StoreWrapper, T
 
 __all__ = ["TenantStore"]
@@ -176,7 +176,7 @@ class TenantStore(StoreWrapper):
 
     def _survey(self) -> Iterator[str | Finding]:
         """Yield the ids of the tenant's threads, for `verify`: the survey of the shared store tells of others."""
-        return listed(self)
+        return Store._survey(self)
 
     def close(self) -> None:
         """Release all claims that this object gave, and close the shared store if it is this object's alone."""

@@ -17,7 +17,8 @@ import typing_extensions as te
 
 from graphrt.stores import _refusals
 from graphrt.stores.filters import Filter, MailFilter, QuestionFilter
-from graphrt.stores.protocol import (
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import (
     Claim,
     Commit,
     Head,
@@ -28,12 +29,12 @@ from graphrt.stores.protocol import (
     Question,
     Record,
     Saved,
-    Store,
     StoredSchedule,
 )
+from graphrt.stores.verbs import StoreVerbs
 
 if TYPE_CHECKING:
-    from graphrt.stores.verbs import Finding
+    from graphrt.stores.values import Finding
 
 __all__ = ["Bodies", "StoreWrapper"]
 
@@ -66,7 +67,7 @@ class Bodies(Protocol):
         ...
 
 
-class StoreWrapper(Store):
+class StoreWrapper(StoreVerbs):
     """A store that passes every call on to *store*. Closing it closes that one too.
 
     Args:

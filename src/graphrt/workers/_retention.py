@@ -13,8 +13,8 @@ from typing import Any, Final, final, get_args
 from graphrt._arguments import is_list, is_number
 from graphrt.errors import StoreError, names
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.events.status import Status
 from graphrt.runtime import Runtime
-from graphrt.stores.protocol import Status
 
 MOST_AT_ONCE: Final = 1_000
 """Threads that one rule deletes before the next rule has its turn, and before the worker looks whether it is to stop."""

@@ -28,7 +28,7 @@ from graphrt.stores.ids import tenant_of
 from graphrt.stores.postgres import _statements
 from graphrt.stores.postgres._connection import Link, alive
 from graphrt.stores.postgres._driver import Connection
-from graphrt.stores.protocol import Claim, Former, Head
+from graphrt.stores.values import Claim, Former, Head
 
 if TYPE_CHECKING:
     from graphrt.stores.postgres._calls import Calls

@@ -22,7 +22,7 @@ from graphrt.stores.postgres import _statements
 from graphrt.stores.postgres._claims import PostgresClaim, free
 from graphrt.stores.postgres._connection import Link
 from graphrt.stores.postgres._driver import Connection
-from graphrt.stores.protocol import Commit
+from graphrt.stores.values import Commit
 
 _texts: Final[dict[tuple[str, ...], str]] = {}
 """Texts of statements, by the names of the changes and parts that they write: a few dozen at most."""

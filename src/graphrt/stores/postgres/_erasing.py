@@ -17,7 +17,7 @@ from graphrt.stores.postgres._claims import PostgresClaim
 from graphrt.stores.postgres._commit import Writing
 from graphrt.stores.postgres._driver import Connection
 from graphrt.stores.postgres._texts import to_bytes
-from graphrt.stores.protocol import Record
+from graphrt.stores.values import Record
 
 _REPLACE: Final = "UPDATE {s}.record SET body = %s, seal = %s WHERE no = %s AND seq = %s AND count = %s"
 _REMOVE: Final = (

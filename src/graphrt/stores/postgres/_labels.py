@@ -14,7 +14,7 @@ from typing import Any, Final
 from graphrt.stores._label_rows import label_row
 from graphrt.stores.ids import tenant_of
 from graphrt.stores.postgres._texts import to_bytes
-from graphrt.stores.protocol import Commit
+from graphrt.stores.values import Commit
 
 _COLUMNS: Final = "asked_at, expires_at, stale, kind, place, graph, node, body"
 

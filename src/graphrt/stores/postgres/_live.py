@@ -19,7 +19,7 @@ from graphrt.stores.ids import check_id
 from graphrt.stores.postgres._calls import Calls
 from graphrt.stores.postgres._driver import Cursor
 from graphrt.stores.postgres._texts import to_bytes, to_text
-from graphrt.stores.protocol import KEPT_S, LONGEST_INTEREST_S, LiveBatch
+from graphrt.stores.values import KEPT_S, LONGEST_INTEREST_S, LiveBatch
 
 _TIDY: Final = (
     f"WITH a AS (DELETE FROM {{s}}.live_batch WHERE at < clock_timestamp() - {KEPT_S:.0f} * interval '1 second'),"

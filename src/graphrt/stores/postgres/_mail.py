@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from graphrt.stores.filters import WAITING
 from graphrt.stores.postgres._texts import to_bytes
-from graphrt.stores.protocol import REMEMBERED, Commit
+from graphrt.stores.values import REMEMBERED, Commit
 
 # The lock keeps the thread from being deleted until the message is stored, and lets its owner go on with commits.
 POST: Final = (

@@ -28,7 +28,8 @@ from graphrt.stores.ids import check_id
 from graphrt.stores.postgres import _statements
 from graphrt.stores.postgres._calls import Calls
 from graphrt.stores.postgres._texts import to_bytes, to_text
-from graphrt.stores.protocol import Head, MailMessage, OpenQuestion, Question, Store, StoredSchedule
+from graphrt.stores.values import Head, MailMessage, OpenQuestion, Question, StoredSchedule
+from graphrt.stores.verbs import StoreVerbs
 
 _FOLLOWED: Final = (
     "SELECT thread FROM {s}.live_follower WHERE thread = ANY (%(threads)s::text[]) AND thread > %(after)s"
@@ -86,7 +87,7 @@ class PostgresSql(Sql):
 SQL: Final = PostgresSql()
 
 
-class Querying(Store):
+class Querying(StoreVerbs):
     """The base class of `PostgresStore` with its queries."""
 
     _calls: Calls

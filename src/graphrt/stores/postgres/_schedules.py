@@ -13,7 +13,7 @@ from typing import Any, Final
 from graphrt.stores.postgres._calls import Calls
 from graphrt.stores.postgres._driver import Connection
 from graphrt.stores.postgres._texts import to_bytes
-from graphrt.stores.protocol import StoredSchedule
+from graphrt.stores.values import StoredSchedule
 
 _INSERT: Final = (
     "INSERT INTO {s}.schedule (name, graph, version, due_at, body) VALUES (%s, %s, %s, %s, %s)"

@@ -24,7 +24,7 @@ from graphrt.stores.ids import tenant_of
 from graphrt.stores.postgres._labels import LABEL_PARTS, label_parts
 from graphrt.stores.postgres._mail import DUE_BY_MAIL, MAIL_PARTS, mail_parts
 from graphrt.stores.postgres._texts import to_bytes, to_text
-from graphrt.stores.protocol import Commit, Head, Loaded, Record, Saved
+from graphrt.stores.values import Commit, Head, Loaded, Record, Saved
 
 LIVES: Final = (
     "(lease_until > clock_timestamp() AND (backend_pid IS NULL OR EXISTS ("

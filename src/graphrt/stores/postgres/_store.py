@@ -19,7 +19,6 @@ from typing import Final, final
 from graphrt._forks import OwnLock
 from graphrt.errors import StoreError
 from graphrt.stores import _refusals
-from graphrt.stores._verifying import listed
 from graphrt.stores.ids import check_id
 from graphrt.stores.postgres import _claims, _mail, _statements, _url
 from graphrt.stores.postgres._calls import Calls
@@ -32,8 +31,7 @@ from graphrt.stores.postgres._live import LiveItems
 from graphrt.stores.postgres._query import Querying
 from graphrt.stores.postgres._schedules import Scheduling
 from graphrt.stores.postgres._texts import to_bytes, to_text
-from graphrt.stores.protocol import EVERYTHING, Claim, Commit, Head, Loaded, Offer, Record
-from graphrt.stores.verbs import Finding
+from graphrt.stores.values import EVERYTHING, Claim, Commit, Finding, Head, Loaded, Offer, Record
 
 __all__ = ["PostgresStore"]
 
@@ -379,7 +377,7 @@ class PostgresStore(Scheduling, LiveItems, Querying):
 
     def _survey(self) -> Iterator[str | Finding]:
         """Yield the ids of all threads, and findings about rows without a thread, for `verify`."""
-        yield from listed(self)
+        yield from super()._survey()
         for what, numbers in self._calls.ask("look for strays", _statements.STRAYS):  # "records", "17, 18" and so on
             yield Finding(None, "waste", "orphan", f"There are {what} of threads that are not there: number {numbers}.")
 

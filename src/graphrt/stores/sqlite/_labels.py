@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from graphrt.stores._label_rows import LabelRow, label_row, load_tags
 from graphrt.stores.ids import tenant_of
-from graphrt.stores.protocol import Labels, Question
+from graphrt.stores.values import Labels, Question
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -27,13 +27,13 @@ from graphrt._forks import Home, closed_for_forks
 from graphrt.errors import StoreError
 from graphrt.errors._codes.databases import SQLITE_BAD_FILE
 from graphrt.stores import _refusals
-from graphrt.stores.protocol import KEPT_S, LONGEST_INTEREST_S, LiveBatch
 from graphrt.stores.sqlite import _files as files
 from graphrt.stores.sqlite import _journal_modes as modes
 from graphrt.stores.sqlite._errors import explain, of_a_row, of_sqlite, primary
 from graphrt.stores.sqlite._file_system import identity
 from graphrt.stores.sqlite._lock_polling import with_polling
 from graphrt.stores.sqlite._rows import MESSAGE
+from graphrt.stores.values import KEPT_S, LONGEST_INTEREST_S, LiveBatch
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from graphrt.stores import _refusals
 from graphrt.stores._owners import Holder, now_s
-from graphrt.stores.protocol import Claim, Commit, Former
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite import _writing as writing
 from graphrt.stores.sqlite._rows import Row
 from graphrt.stores.sqlite._writing import SqliteClaim
+from graphrt.stores.values import Claim, Commit, Former
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -33,7 +33,6 @@ from graphrt.stores.filters import (
     place_of,
 )
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Head, MailMessage, OpenQuestion, Question, StoredSchedule
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite._labels import QUESTION
 from graphrt.stores.sqlite._live_file import LiveFile
@@ -41,6 +40,7 @@ from graphrt.stores.sqlite._ownership import Holding
 from graphrt.stores.sqlite._rows import MESSAGE, SCHEDULE, Row, damaged, head, row_of
 from graphrt.stores.sqlite._rows import QUESTION as QUESTION_TYPES
 from graphrt.stores.sqlite._schema import MAIL
+from graphrt.stores.values import Head, MailMessage, OpenQuestion, Question, StoredSchedule
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

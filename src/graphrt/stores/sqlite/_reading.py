@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from graphrt.errors._codes.stores import STORE_DAMAGED
 from graphrt.stores._refusals import encodes
-from graphrt.stores.protocol import Loaded, Record, Saved
 from graphrt.stores.sqlite import _labels as labels
 from graphrt.stores.sqlite._rows import BODY, ENTRY, PLACE, RECORD, SNAPSHOT_BODY, STAGED_BODY, Row, head, row_of
 from graphrt.stores.sqlite._schema import BLOB, META, SNAPSHOT, SPAN, STAGED
+from graphrt.stores.values import Loaded, Record, Saved
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

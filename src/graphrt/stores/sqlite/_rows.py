@@ -17,10 +17,11 @@ from typing import Any, Final, NamedTuple, TypeVar, cast, final, get_args
 
 from graphrt.errors import StoreError
 from graphrt.errors._codes.stores import STORE_DAMAGED
+from graphrt.events.status import Status
 from graphrt.stores._label_rows import load_tags
 from graphrt.stores.ids import tenant_of
-from graphrt.stores.protocol import Head, Status
 from graphrt.stores.sqlite._schema import SPAN, THREADS
+from graphrt.stores.values import Head
 
 R = TypeVar("R", bound=Sequence[Any])
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from graphrt.stores.protocol import StoredSchedule
 from graphrt.stores.sqlite._ownership import Holding
+from graphrt.stores.values import StoredSchedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable

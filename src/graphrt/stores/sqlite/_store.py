@@ -34,7 +34,6 @@ from graphrt.errors._codes.stores import BAD_COMMIT
 from graphrt.stores import _refusals
 from graphrt.stores._owners import now_s
 from graphrt.stores.ids import check_id, tenant_of
-from graphrt.stores.protocol import EVERYTHING, Claim, Commit, Head, LiveBatch, Loaded, Offer, Record
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite import _writing as writing
 from graphrt.stores.sqlite._database import Database
@@ -47,6 +46,7 @@ from graphrt.stores.sqlite._schedules import Scheduling
 from graphrt.stores.sqlite._schema import SPAN
 from graphrt.stores.sqlite._whole_threads import WholeThreads
 from graphrt.stores.sqlite._writing import SqliteClaim
+from graphrt.stores.values import EVERYTHING, Claim, Commit, Head, LiveBatch, Loaded, Offer, Record
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from graphrt.stores._verifying import Finding
 from graphrt.stores.sqlite._schema import BLOB, SPAN
+from graphrt.stores.values import Finding
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 from graphrt.stores import _refusals
 from graphrt.stores._owners import now_s
 from graphrt.stores.ids import check_id
-from graphrt.stores.protocol import Claim, Commit, Record, Store
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite import _writing as writing
 from graphrt.stores.sqlite._backup import backup
@@ -33,13 +32,14 @@ from graphrt.stores.sqlite._query import due_by_mail
 from graphrt.stores.sqlite._rows import Row
 from graphrt.stores.sqlite._scrubbing import scrub
 from graphrt.stores.sqlite._survey import blob_names, survey
-from graphrt.stores.verbs import Finding
+from graphrt.stores.values import Claim, Commit, Finding, Record
+from graphrt.stores.verbs import StoreVerbs
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 
-class WholeThreads(Holding, Store):
+class WholeThreads(Holding, StoreVerbs):
     """The base class of `SqliteStore` with its operations on whole threads and on the whole file."""
 
     _live: LiveFile

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Final
 
 from graphrt.errors._codes.databases import TOO_MANY_THREADS
 from graphrt.stores.ids import tenant_of
-from graphrt.stores.protocol import REMEMBERED, Claim, Commit, Former, Head, Record
 from graphrt.stores.sqlite import _labels as labels
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite._rows import PLACE
 from graphrt.stores.sqlite._schema import BLOB, MAIL, META, SNAPSHOT, SPAN, STAGED, TAKEN, THREADS
+from graphrt.stores.values import REMEMBERED, Claim, Commit, Former, Head, Record
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Final
 
-from graphrt.stores.protocol import Offer, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Offer
 from graphrt.testing.conformance import (
     claims,
     commits,

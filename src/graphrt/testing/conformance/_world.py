@@ -10,7 +10,8 @@ from types import FunctionType, ModuleType
 from typing import Any, Final, TypeVar
 
 from graphrt.errors import GraphrtError
-from graphrt.stores.protocol import Claim, Commit, Loaded, Record, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Claim, Commit, Loaded, Record
 
 K = TypeVar("K")
 V = TypeVar("V")

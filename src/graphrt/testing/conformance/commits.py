@@ -7,7 +7,7 @@ from typing import Any
 
 from graphrt.errors import ConflictError, InputError
 from graphrt.stores.filters import ThreadFilter
-from graphrt.stores.protocol import Commit, Record, Saved
+from graphrt.stores.values import Commit, Record, Saved
 from graphrt.testing.conformance._world import (
     AT,
     BreakError,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from graphrt.errors import ConflictError, InputError
-from graphrt.stores.protocol import Claim, Commit, Record, Saved
+from graphrt.stores.values import Claim, Commit, Record, Saved
 from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 

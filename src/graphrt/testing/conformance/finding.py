@@ -8,8 +8,9 @@ from math import nan
 from typing import Any
 
 from graphrt.errors import ConflictError, InputError
-from graphrt.stores.filters import QuestionFilter, ThreadFilter, open_questions
-from graphrt.stores.protocol import Commit, Head, Labels, Question, Store
+from graphrt.stores.filters import QuestionFilter, ThreadFilter
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Commit, Head, Labels, Question
 from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 
@@ -47,7 +48,7 @@ def a_refused_commit_changes_no_label(w: World) -> None:
     commit = Commit(9, AT, labels=Labels("no"), questions=[_question("q")])
     refused(ConflictError, lambda: w.store.commit(claim, commit), "a commit of another entry")
     same(w.store.head("t").title, None, "title")
-    same(open_questions(w.store, "t"), [], "questions")
+    same(w.store.questions("t"), [], "questions")
 
 
 def find_by_all_tags(w: World) -> None:
@@ -106,12 +107,12 @@ def questions_are_replaced_as_a_whole(w: World) -> None:
     one, two, three = (_question(place) for place in ("1", "2", "3"))
     w.store.commit(claim, Commit(0, AT, [entry(1)], questions=[two, one]))
     w.store.commit(claim, Commit(1, AT, [entry(2)]))
-    same(open_questions(w.store, "t"), [one, two], "questions")
+    same(w.store.questions("t"), [one, two], "questions")
     w.store.commit(claim, Commit(2, AT, questions=[two, three]))
-    same(open_questions(w.store, "t"), [two, three], "questions that were replaced")
+    same(w.store.questions("t"), [two, three], "questions that were replaced")
     w.store.commit(claim, Commit(2, AT, questions=[]))
-    same(open_questions(w.store, "t"), [], "questions after the last was answered")
-    refused(InputError, lambda: open_questions(w.store, "nobody"), "the questions of an unknown thread")
+    same(w.store.questions("t"), [], "questions after the last was answered")
+    refused(InputError, lambda: w.store.questions("nobody"), "the questions of an unknown thread")
 
 
 def a_question_keeps_its_time(w: World) -> None:
@@ -121,7 +122,7 @@ def a_question_keeps_its_time(w: World) -> None:
     w.store.commit(claim, Commit(0, AT, [entry(1)], questions=[first]))
     later = first._replace(asked_at=AT + 50, stale=True, expires_at=AT + 60, node="m", kind="k", graph="h")
     w.store.commit(claim, Commit(1, AT, questions=[later]))
-    same(open_questions(w.store, "t"), [later._replace(asked_at=first.asked_at)], "questions")
+    same(w.store.questions("t"), [later._replace(asked_at=first.asked_at)], "questions")
 
 
 def the_inbox_is_in_order_of_asking(w: World) -> None:
@@ -165,7 +166,7 @@ def the_inbox_is_filtered(w: World) -> None:
         same([one.head.thread for one in w.store.query(wanted)], threads, f"inbox of {wanted}")
     (item,) = w.store.query(QuestionFilter(kind="approval"))
     same(tuple(item.head), tuple(w.store.head("b")), "head")
-    same(item.question, open_questions(w.store, "b")[0], "question")
+    same(item.question, w.store.questions("b")[0], "question")
 
 
 def a_deleted_thread_leaves_no_labels(w: World) -> None:
@@ -174,7 +175,7 @@ def a_deleted_thread_leaves_no_labels(w: World) -> None:
     w.store.delete("a")
     w.thread("a")
     same(_labels(w.store.head("a")), (None, []), "labels")
-    same(open_questions(w.store, "a"), [], "questions")
+    same(w.store.questions("a"), [], "questions")
     same(_ids(w.store, tags=frozenset({"y"})), [], "threads with its tag")
 
 

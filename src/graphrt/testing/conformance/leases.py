@@ -7,7 +7,8 @@ from functools import partial
 
 from graphrt.errors import ConflictError, InputError
 from graphrt.stores.filters import ThreadFilter
-from graphrt.stores.protocol import Claim, Commit, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Claim, Commit
 from graphrt.testing.conformance._world import AT, LONG_S, World, entry, holds, refused, same
 
 

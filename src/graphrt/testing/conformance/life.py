@@ -8,7 +8,8 @@ from typing import Any
 
 from graphrt.errors import ConflictError, InputError, StoreError
 from graphrt.stores.filters import ThreadFilter
-from graphrt.stores.protocol import EVERYTHING, Commit, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import EVERYTHING, Commit
 from graphrt.testing.conformance._world import AT, LONG_S, World, entry, holds, refused, same
 
 _GOOD = ("a", "A", "0", "_", "run-1", "user:7", "a.b", "a@b.c", "a+b=c", "_-_", "x" * 200, "0" * 200)

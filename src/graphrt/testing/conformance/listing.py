@@ -8,7 +8,7 @@ from typing import Any
 
 from graphrt.errors import InputError
 from graphrt.stores.filters import ThreadFilter
-from graphrt.stores.protocol import Commit
+from graphrt.stores.values import Commit
 from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 

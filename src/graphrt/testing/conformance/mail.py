@@ -8,8 +8,9 @@ from math import nan
 from typing import Any
 
 from graphrt.errors import ConflictError, InputError
+from graphrt.events.status import Status
 from graphrt.stores.filters import DueFilter, MailFilter, ThreadFilter
-from graphrt.stores.protocol import Commit, Labels, MailMessage, Question, Status
+from graphrt.stores.values import Commit, Labels, MailMessage, Question
 from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from graphrt.errors import InputError
-from graphrt.stores.protocol import Claim, Commit, Saved
+from graphrt.stores.values import Claim, Commit, Saved
 from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from graphrt.errors import ConflictError, InputError
 from graphrt.stores.filters import DueFilter, MailFilter
-from graphrt.stores.protocol import Commit, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Commit
 from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 

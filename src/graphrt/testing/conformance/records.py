@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphrt.errors import InputError
-from graphrt.stores.protocol import Commit, Record, Saved
+from graphrt.stores.values import Commit, Record, Saved
 from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphrt.errors import ConflictError, InputError
 from graphrt.stores.filters import ThreadFilter
-from graphrt.stores.protocol import Commit, Record, Saved
+from graphrt.stores.values import Commit, Record, Saved
 from graphrt.testing.conformance._world import AT, LONG_S, World, entry, refused, same
 
 

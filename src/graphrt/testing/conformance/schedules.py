@@ -7,7 +7,7 @@ from math import nan
 
 from graphrt.errors import InputError
 from graphrt.stores.filters import ScheduleFilter
-from graphrt.stores.protocol import StoredSchedule
+from graphrt.stores.values import StoredSchedule
 from graphrt.testing.conformance._world import AT, World, refused, same
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Final
 
 from graphrt.errors import ConflictError, InputError
-from graphrt.stores.protocol import Claim, Commit, Record, Saved
+from graphrt.stores.values import Claim, Commit, Record, Saved
 from graphrt.testing.conformance._world import AT, World, entry, refused, same
 
 _LARGE: Final = 70_000

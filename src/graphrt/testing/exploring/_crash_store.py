@@ -11,7 +11,8 @@ from time import sleep
 from typing import Any, Final, final
 
 from graphrt.errors import ConflictError, GraphrtError
-from graphrt.stores.protocol import Claim, Commit, Store
+from graphrt.stores.protocol import Store
+from graphrt.stores.values import Claim, Commit
 from graphrt.stores.wrapper import StoreWrapper
 
 _SHORT_LEASE_S: Final = 0.05

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from graphrt.errors import GraphrtError
 from graphrt.events import RunHandedOver
-from graphrt.stores.protocol import Commit
+from graphrt.stores.values import Commit
 from graphrt.testing.conformance._world import holds, same
 from graphrt.testing.flaky_store import Fault, FlakyStore
 from graphrt.testing.host_conformance._world import HostWorld

@@ -9,7 +9,7 @@ from typing import Any
 
 from graphrt.errors import InputError
 from graphrt.runtime import Runtime
-from graphrt.stores.protocol import Commit
+from graphrt.stores.values import Commit
 from graphrt.testing.conformance._world import BrokenClauseError, same
 from graphrt.testing.host_conformance._world import Counting, HostWorld
 from graphrt.workers import Worker
