@@ -117,7 +117,8 @@ class AioDriver:
         except StopIteration as stop:
             return stop.value
         finally:
-            if not paused:
+            if not paused and self._parallel is not None:
+                self._parallel.schedule.close()
                 self._parallel = None  # breaks a reference cycle that would keep the run until a garbage collection
 
     async def perform(self, effect: Any) -> Any:
@@ -260,6 +261,7 @@ class AioDriver:
         if self._parallel is None:
             return []
         batch = await self._parallel.stop()
+        self._parallel.schedule.close()
         self._parallel = None  # a stopped one starts nothing any more
         return batch
 

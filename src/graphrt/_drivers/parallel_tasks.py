@@ -247,6 +247,7 @@ class ParallelTasks:
             self.bell.wait(slice_s(until - monotonic()))
             self.bell.clear()
         self._abandon()
+        schedule.close()
         self.pool.release()
 
     def reinforce(self) -> None:

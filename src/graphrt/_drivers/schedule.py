@@ -243,6 +243,10 @@ class Schedule:
             self.jobs = 0
         return handles
 
+    def close(self) -> None:
+        """Let go of the performer, so that no reference cycle keeps a run until a garbage collection."""
+        self.place_of, self.room = _nowhere, _nothing
+
     def stopped(self) -> list[Ended]:
         """Return the outcomes of tasks that ended all the same, at the end of a stop."""
         batch = [one for one in self.ended if one[2].__class__ is not Escaped]
@@ -250,6 +254,15 @@ class Schedule:
         if self.limit is not None:
             self.limit.abandon()  # abandoned tasks keep no place of enclosing graphs
         return batch
+
+
+def _nowhere(_task: Task) -> int:
+    """Stand in for `place_of` of a schedule that is closed; nothing is started any more."""
+    return HERE
+
+
+def _nothing() -> None:
+    """Stand in for `room` of a schedule that is closed."""
 
 
 @final
