@@ -349,6 +349,10 @@ def _superstep(engine: Engine, control: Control, deadline_s: float | None) -> Fl
 
 def _route(engine: Engine, control: Control) -> Flow:
     """Call the routers that waited for an `interrupt_after`; return a status if the run ends there, else None."""
+    if engine.log:  # the run's beginning
+        yield from _flush(engine)
+        if control.ends:  # the reader of these entries cancelled the run, which looks at that again
+            return None
     if engine.open_interrupts():
         return INTERRUPTED
     engine.route()  # only now, so that routers see what an `update` changed during the pause (decision 0058)
