@@ -443,8 +443,7 @@ def _reading(kind: Any, form: Form) -> _Reading:
     setters: dict[str, _Set] = {name: getattr(kind, name).__set__ for name in kind.__slots__}
     fields = tuple((setters[name], how.get) for name, how in form)
     required = max((at for at, (_, how) in enumerate(form, 1) if how.empty is ...), default=0)
-    # Mappings by position are shared by all events without items, which are most of them.
-    own = tuple(how.empty == {} and how.empty is not ITEMS.empty for _, how in form)
+    own = tuple(how.empty == {} for _, how in form)  # each event gets a mapping of its own: its reader may change it
     defaults = tuple(
         tuple(
             (setters[name], how.empty)

@@ -13,7 +13,7 @@ field can be made.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from pydantic_core import from_json, to_json
 
@@ -326,8 +326,6 @@ def _signal_lines(stored: Sequence[Any], _names: Sequence[str]) -> Iterable[Line
     return [(at, "value", None) for at in stored[2::3]]
 
 
-_NOTHING: Final[dict[int, Any]] = {}
-
 # MAYBE_: the field may be None, which an absent field stands for. RARE_: the usual value is not stored.
 TEXT = FieldCodec(clean_, text_, "")
 MAYBE_TEXT = FieldCodec(clean_, text_)
@@ -345,7 +343,7 @@ TASK = FieldCodec(_put_task, _get_task, ...)
 TASKS = each(TASK)
 COUNTS = by(NAME, INT, {})
 VALUE = FieldCodec(Body.put, Body.get, lines=_value_line)
-ITEMS = by(INT, VALUE, _NOTHING)
+ITEMS = by(INT, VALUE, {})
 ARGUMENTS = FieldCodec(_put_arguments, _get_arguments, lines=_value_line)
 MESSAGE = FieldCodec(_put_message, _get_message, "", _value_line)
 TAGS = FieldCodec(_put_tags, _get_tags, (), _value_line)
@@ -354,8 +352,8 @@ FIELDS = FieldCodec(Body.put_fields, Body.get_fields, {}, _field_lines)
 MAYBE_FIELDS = FIELDS._replace(empty=None)
 UPDATES = each(FIELDS)
 ERROR = FieldCodec(Body.put_error, Body.get_error, lines=_value_line)
-ERRORS = by(INT, ERROR, _NOTHING)
-HANDLED = FieldCodec(_put_handled, _get_handled, _NOTHING, _handled_lines)
+ERRORS = by(INT, ERROR, {})
+HANDLED = FieldCodec(_put_handled, _get_handled, {}, _handled_lines)
 JOINS = each(FieldCodec(_put_join, _get_join))
 DIGESTS = FieldCodec(_put_digests, _get_digests, {})
 CHECKSUMS = FieldCodec(_put_checksums, _get_checksums, {}, _checksums_line)
