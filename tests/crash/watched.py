@@ -134,7 +134,7 @@ def watch_journal(world: World) -> None:
         superstep, node = engine.told[:2]
         real_tell(self)
         task = f"{superstep}.0:{node.name}"
-        world.tell("acked", seq=self.seq, tasks=[task], effects=[], intents=[])
+        world.tell("acked", seq=self.standing.seq, tasks=[task], effects=[], intents=[])
 
     def tell(journal: Journal, told: list[Any], keys: set[str]) -> None:
         found: dict[str, list[Any]] = {"tasks": [], "effects": [], "intents": []}

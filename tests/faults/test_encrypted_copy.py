@@ -119,11 +119,11 @@ class Moving(FaultyStore):
     when = ""
     meanwhile: Callable[[], object]
 
-    def _call(self, name: str, arguments: Any, options: Any) -> Any:
-        if name == self.when:
+    def call(self, method: Any, /, *arguments: Any, **options: Any) -> Any:
+        if method.__name__ == self.when:
             self.when = ""
             self.meanwhile()
-        return super()._call(name, arguments, options)
+        return super().call(method, *arguments, **options)
 
 
 @pytest.mark.parametrize("when", ["records", "blobs"])

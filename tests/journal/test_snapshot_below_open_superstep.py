@@ -128,11 +128,11 @@ def test_no_snapshot_is_taken_while_a_superstep_is_open(tmp_path: Path, monkeypa
     taken: list[int] = []
     snapshot = writer.Journal._snapshot
 
-    def eager(journal: Any, seq: int, cause: int, blobs: dict[str, bytes]) -> Any:
+    def eager(journal: Any, after: Any, blobs: dict[str, bytes]) -> Any:
         journal._tail, journal._measured = 1 << 30, 0
-        made = snapshot(journal, seq, cause, blobs)
+        made = snapshot(journal, after, blobs)
         assert (made is None) == bool(journal._engine.tasks)
-        taken.append(seq)
+        taken.append(after.seq)
         return made
 
     monkeypatch.setattr(writer.Journal, "_snapshot", eager)

@@ -139,8 +139,14 @@ class Flow(Standing):
                         self.tell("interrupt-raised", self.jobs.index(job), question)
             return "interrupted"
         self.commit()
-        self.flush(outside)
+        if not self.completes(outside):
+            self.flush(outside)
         return "interrupted" if self.held else None
+
+    def completes(self, outside: Outside) -> bool:
+        """Whether the superstep that was just committed is the last one of its run, whose end is durable with it."""
+        waits = any((each.arrived and not each.fired) or each.emptied for each in self.generations)
+        return not (self.path or self.held or outside.halted or waits or self.due or self.jobs)
 
     def run_due(self, outside: Outside) -> None:
         due = [job for job in self.jobs if job.status == "due"]

@@ -32,6 +32,7 @@ from pydantic import BaseModel
 from graphrt import START, GraphBuilder, Runtime
 from graphrt.errors import GraphrtError
 from graphrt.reducers import append
+from graphrt.stores.filters import ThreadFilter
 
 warnings.simplefilter("ignore", DeprecationWarning)  # newer interpreters warn of a fork with threads
 

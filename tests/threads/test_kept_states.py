@@ -62,13 +62,13 @@ def test_a_turn_reads_what_was_added_since_the_last_one(monkeypatch: pytest.Monk
 
 def test_snapshots_are_measured_at_geometric_sizes_over_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[int] = []
-    real = Journal.state
+    real = Journal._state
 
-    def state(journal: Journal, seq: int) -> Any:
-        measured.append(seq)
-        return real(journal, seq)
+    def state(journal: Journal, after: Any) -> Any:
+        measured.append(after.seq)
+        return real(journal, after)
 
-    monkeypatch.setattr(Journal, "state", state)
+    monkeypatch.setattr(Journal, "_state", state)
     with Runtime(chat(), store="memory:") as runtime:
         turns(runtime, 200)
     assert len(measured) <= 12
