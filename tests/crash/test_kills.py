@@ -27,8 +27,8 @@ def planned(ground, store, face):
     shift = (face == "arun") + 2 * (store == "postgres")  # the four kinds share the calls of a life among them
     found = plans.every_point(wanted.points) if FULL else plans.every_call(wanted.points, shift, step=4)
     found += plans.UNKNOWN
-    found += plans.twice(wanted.points, 50 if FULL else 5, seed)
-    found += plans.moments(taken_s, 30 if FULL else 2, seed)
+    found += plans.twice(wanted.points, 75 if FULL else 5, seed)
+    found += plans.moments(taken_s, 45 if FULL else 3, seed)
     return found
 
 

@@ -175,8 +175,7 @@ class Flow(Standing):
         node = self.graph.node(job.item.task.node)
         if node.child is not None:
             return playing.nested(self, job, node, outside)
-        playing.script(self, job, node, outside)
-        return False
+        return bool(playing.script(self, job, node, outside))
 
     def end(self, job: Job, node: Node, updates: list[Update], goto: tuple[Target, ...] | None) -> None:
         """The task has ended well."""

@@ -15,8 +15,8 @@ from .flow import Flow
 from .parts import Job, Outside, Question
 
 
-def script(flow: Flow, job: Job, node: Node, outside: Outside) -> None:  # noqa: C901, PLR0911 - one way out for each act
-    """One execution of a scripted node, from its start."""
+def script(flow: Flow, job: Job, node: Node, outside: Outside) -> bool | None:  # noqa: C901, PLR0911 - one way out for each act
+    """One execution of a scripted node, from its start; True if its run halts before it acts (R9)."""
     name, task = node.name, job.item.task
     job.loose = set()
     if name in outside.cancels:
@@ -31,6 +31,8 @@ def script(flow: Flow, job: Job, node: Node, outside: Outside) -> None:  # noqa:
             return flow.fail(job, node, broken)
         if turn.fails:
             return flow.fail(job, node, broken)
+        if outside.halted and (node.effects or node.asks):
+            return True
         for number, kind in enumerate(node.effects):
             if number not in job.results and not act(flow, job, node, number, kind, outside):
                 return None

@@ -55,9 +55,9 @@ def be_careless() -> None:
     from graphrt.stores.sqlite import _writing
 
     SqliteStore._unheld = lambda self, row, thread: None  # type: ignore[method-assign]
-    for name in ("_STEP", "_TURN"):
-        text = getattr(_writing, name)
-        setattr(_writing, name, text.replace("seq = ? AND epoch = ? AND lease > ?", "? + ? + ? IS NOT NULL"))
+    for name in ("_TAKE", "_STEP", "_TURN"):
+        text = getattr(_writing, name).replace("seq = ? AND epoch = ? AND lease > ?", "? + ? + ? IS NOT NULL")
+        setattr(_writing, name, text.replace("seq = ? AND epoch = ?", "? + ? IS NOT NULL"))
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from graphrt._flows.effects import Control
 from graphrt._runs import remote_tasks
 from graphrt.errors._codes.databases import POSTGRES_POOL_IN_USE
 from graphrt.stores import MemoryStore
-from graphrt.stores.filters import QuestionFilter, ScheduleFilter
+from graphrt.stores.filters import ScheduleFilter
 from graphrt.testing import FaultyHost
 from graphrt.workers import Host, Worker
 
@@ -131,7 +131,7 @@ class Withdrawn:
     def head(self, thread: str) -> Any:
         return type("Head", (), {"status": "interrupted", "seq": self.seq})
 
-    def query(self, wanted: QuestionFilter) -> list[Any]:
+    def questions(self, thread: str) -> list[Any]:
         if self.failures:
             self.failures -= 1
             raise POSTGRES_POOL_IN_USE(size=8, busy_timeout_s=30, where="runs")
