@@ -59,7 +59,7 @@ class Attempt:
     def _end(self, task: Task) -> None:
         """Note that the node has returned or raised: what it has left behind must not act."""
         task.running = None
-        if self._reason is None:
+        if self._reason is None or self._reason is STOPPED_BESIDE:
             self._reason = ENDED
 
     def _bound(self, limit: asyncio.Timeout) -> None:
@@ -67,11 +67,16 @@ class Attempt:
         self._limit, self._guarded = limit, True
 
     def _give_up(self, why: str) -> None:
-        """Fence the attempt, and cancel what its node waits for in `ctx.call`; the first reason is kept."""
+        """Fence the attempt, and cancel what its node waits for in `ctx.call`.
+
+        The first reason is kept; one that is stopped beside a failed task may still run out of grace.
+        """
         if self._reason is None:
             self._reason = why
             for cancel in self._cancels or ():
                 cancel()
+        elif self._reason is STOPPED_BESIDE:
+            self._reason = why
 
     def _on_give_up(self, cancel: Callable[[], object]) -> None:
         """Call *cancel*, from any thread, when the attempt is given up."""
@@ -83,18 +88,19 @@ class Attempt:
 
     def _why(self) -> str | None:
         """Return why the attempt must not act any more; None while it is under way."""
-        given_up = self._given_up()
+        given_up = self._reason or self._given_up()
         if given_up is not None:
             return given_up
         halt = self._control.halt
         return None if halt is None else f"its run was to halt ({halt})"
 
     def _given_up(self) -> str | None:
-        """Return why nothing of the attempt is recorded any more; None also while a halt still waits for its end.
+        """Return why nothing of the attempt is recorded any more; None also while its end is still waited for.
 
-        What an effect has done by the time of a halt is recorded, if its node ends within the grace time.
+        What an effect or a model has done by the time of a halt, or of a stop beside a failed task, is recorded and paid,
+        if the node ends within the grace time.
         """
-        if self._reason is not None:
+        if self._reason is not None and self._reason is not STOPPED_BESIDE:
             return self._reason
         if self._limit is not None and self._limit.expired():
             return TIMED_OUT
