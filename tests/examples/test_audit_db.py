@@ -22,7 +22,7 @@ commit, commits = SqliteStore.commit, []
 def deadly(self, claim, what):
     commit(self, claim, what)
     commits.append(what)
-    if len(commits) == 6:
+    if len(commits) == 4:
         os.kill(os.getpid(), signal.SIGKILL)
 
 SqliteStore.commit = deadly
