@@ -203,7 +203,8 @@ class Fold(ThreadStanding):
                 self.nested = []
         last = logged[-1][1] if logged else None
         if last.__class__ is events.ThreadUpdated:
-            self.status = status_after(self.engine, self.status)
+            standing: ThreadStanding = self  # whose attribute it is
+            standing.status = status_after(self.engine, self.status)
         elif isinstance(last, events.ThreadCopied) and self.chain is not None:  # the only entry of its commit
             self.chain.name = name_after(logged[-1:], self.chain.name)
 

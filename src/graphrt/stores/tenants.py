@@ -57,7 +57,7 @@ class TenantStore(StoreWrapper):
         if isinstance(store, TenantStore):
             raise TENANT_OF_TENANT(tenant=tenant, first=store.tenant)
         super().__init__(store)
-        self.tenant = tenant
+        self.tenant: str | None = tenant
         self._prefix: Final = f"{tenant}{BETWEEN}"
         self._held: Final[dict[int, _Claim]] = {}
         """Claims that callers got and have not released, by their `id()`."""

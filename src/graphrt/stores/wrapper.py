@@ -25,6 +25,7 @@ from graphrt.stores.values import (
     LiveBatch,
     Loaded,
     MailMessage,
+    Offer,
     OpenQuestion,
     Question,
     Record,
@@ -80,7 +81,7 @@ class StoreWrapper(StoreVerbs):
         """The store that does the work."""
         self.durable: bool = store.durable
         self.blocking: bool = store.blocking
-        self.offers = store.offers
+        self.offers: frozenset[Offer] = store.offers
         self.tenant: str | None = store.tenant
         self.encrypted: bool = store.encrypted
         self._bodies = bodies
