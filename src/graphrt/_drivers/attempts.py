@@ -1,8 +1,8 @@
 """One attempt of a task as drivers see it: under way, ended, or given up. A given-up attempt is *fenced* (rule R9).
 
-Python cannot stop a sync node, and an async one may swallow its cancellation. So code of an attempt whose result nobody
-wants any more may go on for as long as it likes: after a timeout, in a stopped superstep, after a cancellation or the end
-of its run. It must not act then: what it did would be in no journal, count against no budget, and be done once more by
+Python cannot stop a sync node, and an async one may swallow its cancellation. So the code of an attempt may still run
+when its result is discarded: after a timeout, in a stopped superstep, after a cancellation or the end of its run. It must
+not act then: what it did would be in no journal, count against no budget, and be done once more by
 the attempt that follows. Each verb of `ctx`, and each agent and effect that is reached through it, asks `Attempt._why`
 before it acts, on whatever thread. Drivers say that they give an attempt up where they do so, by `give_up`.
 
@@ -47,7 +47,7 @@ class Attempt:
         self._above: Attempt | None = above if above is not None and above._control is control else None
         """The attempt of the task whose nested graph this task belongs to; None at the top."""
         self._reason: str | None = None
-        """Why it must not act any more; None while it is under way, as far as nobody has to be asked."""
+        """Why it must not act any more; None while it is under way, as far as this is known without asking the claim."""
         self._limit: asyncio.Timeout | None = None
         """The timeout of an async node, which asyncio ends by itself; None without one."""
         self._cancels: list[Callable[[], object]] | None = None

@@ -348,18 +348,22 @@ class Journal:
             at = self._at = self._clock()
             before = self.standing
             expected, seq = before.seq, before.seq + 2  # the task's outcome and the commit
-            after = before.after((), "")
-            after.seq = after.cause = after.steps_at = seq
             blobs: dict[str, bytes] = told[2].blobs if told[2] else {}  # large values of the update
             body, seal = briefs.make(shape, told, seq, at, before.cause)
             self._tail += len(body) + len(seal)
-            snapshot = self._snapshot(after, blobs) if self._tail >= SNAPSHOT_BYTES else None
+            snapshot: Saved | None = None
+            if self._tail >= SNAPSHOT_BYTES:
+                after = before.after((), "")
+                after.seq = after.cause = after.steps_at = seq
+                snapshot = self._snapshot(after, blobs)
             record = _make(Record, (seq, 2, body, seal))  # in half of the time that `Record(...)` takes
             commits.put(Commit(expected, at, (record,), unstage=True, snapshot=snapshot, blobs=blobs))
             self._staged.clear()
-            self.standing = after
+            cause, before.cause = before.cause, seq
+            before.seq = before.steps_at = seq  # in place: only this journal has it
+            before.left = False
             if self._sinks:  # all of them only read: other sinks need copies, and turn this path off
-                show_later(self._sinks, partial(briefs.entries, told, seq - 1, at, before.cause, engine.thread))
+                show_later(self._sinks, partial(briefs.entries, told, seq - 1, at, cause, engine.thread))
 
     def close(self) -> None:
         """Release the thread, at the end of a run."""

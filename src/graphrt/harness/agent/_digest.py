@@ -58,10 +58,11 @@ def as_known(
         model: The model that is asked first.
     """
     ways = _ways(request, form, model)
-    if not host.replies or len(ways) == 1:
+    replies = host.replies
+    if not replies or len(ways) == 1:
         return ways[0]
     begun = ((way, f"{path}{of_run(agent, way)}.") for way in ways)
-    return next((way for way, prefix in begun if any(key.startswith(prefix) for key in host.replies)), ways[0])
+    return next((way for way, prefix in begun if any(key.startswith(prefix) for key in replies)), ways[0])
 
 
 def _ways(request: ModelRequest, form: OutputForm | None, model: ChatModel) -> tuple[ModelRequest, ...]:

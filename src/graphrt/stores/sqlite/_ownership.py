@@ -76,16 +76,16 @@ class Holding:
         """Note that *commit* is durable; the next body is staged at *place*. The file's lock is held."""
         claim.staged = place
         claim.turn += 1  # the row counts commits too; `writing.landed` compares the two numbers
-        self._stored(claim)
+        if not claim.is_stored:
+            self._stored(claim)
         if commit.release:
             self._forget(claim)
 
     def _stored(self, claim: SqliteClaim) -> None:
-        """Note that *claim* is stored. The file's lock is held."""
-        if not claim.is_stored:
-            claim.is_stored = True
-            self._held[claim.no] = claim
-            self._reserved.pop(claim.thread, None)
+        """Note that *claim* is stored, which may come twice. The file's lock is held."""
+        claim.is_stored = True
+        self._held[claim.no] = claim
+        self._reserved.pop(claim.thread, None)
 
     def _gave(self, claim: Claim) -> TypeGuard[SqliteClaim]:
         """Return whether *claim* comes from this store object."""

@@ -25,6 +25,7 @@ under a claim, and `_forget` its release.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Final, final
 
@@ -229,7 +230,7 @@ class SqliteStore(Querying, Scheduling, WholeThreads):
             landed=lambda db, _: writing.landed(db, claim, commit, seq),
             kept=kept,
             thread=thread,
-            then=lambda place: self._wrote(claim, commit, place),
+            then=partial(self._wrote, claim, commit),
             size=size,
         )
 
