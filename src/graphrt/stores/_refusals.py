@@ -75,22 +75,42 @@ def closed(what: str) -> StoreError:
     return STORE_CLOSED(store=what)
 
 
-def last_seq(commit: Commit, thread: str) -> int:
-    """Check the numbers of *commit*, and return the number of the thread's last entry after it.
+def check_commit(commit: Commit, thread: str) -> int:  # noqa: C901 - one check for each part of a commit
+    """Check what *commit* holds, and return the number of the thread's last entry after it.
+
+    Subclasses of `bytes` are refused too: a database would return plain bytes in their place.
 
     Raises:
         InputError: The records have a gap after `commit.expected` or between them, the snapshot is of an entry that
-            the thread will not have, or `commit.at` is not finite (`bad-commit`).
+            the thread will not have, `commit.at` is not finite, a body is not `bytes`, or a key or name cannot be
+            encoded as UTF-8 (`bad-commit`).
     """
     seq = commit.expected
     for record in commit.records:
         if record.count < 1 or record.seq - record.count != seq:
             raise _bad(thread, f"a record of {record.count} entries up to {record.seq} cannot follow entry {seq}")
+        if type(record.body) is not bytes or type(record.seal) is not bytes:
+            raise _not_bytes(thread, _record(record), record.body if type(record.seal) is bytes else record.seal)
         seq = record.seq
-    if commit.snapshot is not None and not 1 <= commit.snapshot.seq <= seq:
-        raise _bad(thread, f"its snapshot is of entry {commit.snapshot.seq}, its last entry is {seq}")
     if not isfinite(commit.at):
         raise _bad(thread, f"its time is {commit.at!r}")
+    if commit.snapshot is not None:
+        if not 1 <= commit.snapshot.seq <= seq:
+            raise _bad(thread, f"its snapshot is of entry {commit.snapshot.seq}, its last entry is {seq}")
+        if type(commit.snapshot.body) is not bytes:
+            raise _not_bytes(thread, "the snapshot", commit.snapshot.body)
+    if commit.stage:
+        _named_bodies(commit.stage, "staged body", thread)
+    if commit.blobs:
+        _named_bodies(commit.blobs.items(), "blob", thread)
+    if commit.meta is not None and type(commit.meta) is not bytes:
+        raise _not_bytes(thread, "the meta", commit.meta)
+    if commit.questions or commit.labels:
+        _searchable(commit, thread)
+    if commit.graph is not None and not encodes(commit.graph):
+        raise _bad(thread, f"the name {commit.graph!a} of its graph is not text that can be stored")
+    if commit.posts:
+        check_posts(commit, thread)
     return seq
 
 
@@ -112,42 +132,17 @@ def no_record(thread: str, record: Record) -> InputError:
     return _bad(thread, f"there is no record of {record.count} entries up to {record.seq} to replace")
 
 
-def bytes_only(commit: Commit, thread: str) -> None:  # noqa: C901 - one check for each part of a commit
-    """Check that all bodies of *commit* are `bytes`.
-
-    Subclasses of `bytes` are refused too: a database would return plain bytes in their place.
-
-    Raises:
-        InputError: A body is not `bytes`, or a key or name cannot be encoded as UTF-8 (`bad-commit`).
-    """
-    for record in commit.records:
-        if type(record.body) is not bytes or type(record.seal) is not bytes:
-            raise _not_bytes(thread, _record(record), record.body if type(record.seal) is bytes else record.seal)
-    for key, body in commit.stage:
+def _named_bodies(bodies: Iterable[tuple[str, bytes]], what: str, thread: str) -> None:
+    """Check pairs of a name and a body as `check_commit` does; *what* they are called in an error."""
+    for name, body in bodies:
         if type(body) is not bytes:
-            raise _not_bytes(thread, f"staged {key!r}", body)
-        if not encodes(key):
-            raise _bad(thread, f"the staged key {key!a} is not text that can be stored")
-    if commit.snapshot is not None and type(commit.snapshot.body) is not bytes:
-        raise _not_bytes(thread, "the snapshot", commit.snapshot.body)
-    if commit.blobs:
-        for name, body in commit.blobs.items():
-            if type(body) is not bytes:
-                raise _not_bytes(thread, f"blob {name!r}", body)
-            if not encodes(name):
-                raise _bad(thread, f"the name {name!a} of a blob is not text that can be stored")
-    if commit.meta is not None and type(commit.meta) is not bytes:
-        raise _not_bytes(thread, "the meta", commit.meta)
-    if commit.questions or commit.labels:
-        _searchable(commit, thread)
-    if commit.graph is not None and not encodes(commit.graph):
-        raise _bad(thread, f"the name {commit.graph!a} of its graph is not text that can be stored")
-    if commit.posts:
-        check_posts(commit, thread)
+            raise _not_bytes(thread, f"{what} {name!r}", body)
+        if not encodes(name):
+            raise _bad(thread, f"the name {name!a} of a {what} is not text that can be stored")
 
 
 def _searchable(commit: Commit, thread: str) -> None:
-    """Check labels and open questions of *commit* as `bytes_only` does.
+    """Check labels and open questions of *commit* as `check_commit` does.
 
     Title and tags must not have NUL, which columns of type text do not accept. Other texts are stored as bytes.
     """

@@ -109,8 +109,7 @@ class MemoryStore(StoreVerbs):
         """Write all of *commit* or nothing. See `Store.commit`."""
         with self._guard:
             self._open()
-            seq = _refusals.last_seq(commit, claim.thread)
-            _refusals.bytes_only(commit, claim.thread)
+            seq = _refusals.check_commit(commit, claim.thread)
             kept = self._owned(claim)
             if kept.seq != commit.expected:
                 raise _refusals.moved(claim.thread, commit.expected, kept.seq)
@@ -251,7 +250,7 @@ class MemoryStore(StoreVerbs):
         keep = set(keep_blobs)
         with self._guard:
             self._open()
-            seq = _refusals.last_seq(commit, claim.thread)
+            seq = _refusals.check_commit(commit, claim.thread)
             kept = self._owned(claim)
             if kept.seq != commit.expected:
                 raise _refusals.moved(claim.thread, commit.expected, kept.seq)

@@ -269,8 +269,7 @@ class StoreWrapper(StoreVerbs):
         """Return *commit* of *thread* as the inner store gets it."""
         if self._bodies is not None:
             # Checked before sealing, which needs bytes: the inner store sees only what it makes of them.
-            _refusals.last_seq(commit, thread)
-            _refusals.bytes_only(commit, thread)
+            _refusals.check_commit(commit, thread)
         if commit.posts:
             posts = [(self.inner_id(to), id_, self._seal(body, to, "mail", id_)) for to, id_, body in commit.posts]
             commit = commit._replace(posts=posts)

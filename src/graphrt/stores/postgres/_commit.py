@@ -44,8 +44,7 @@ class Writing:
     def __init__(self, link: Link, commit: Commit, claim: PostgresClaim, token: int) -> None:
         self.claim: Final = claim
         self._link: Final = link
-        self._seq: Final = _refusals.last_seq(commit, claim.thread)
-        _refusals.bytes_only(commit, claim.thread)
+        self._seq: Final = _refusals.check_commit(commit, claim.thread)
         self._commit: Final = commit
         self._token: Final = token
         self._empties: Final = commit.release and self._seq == 0

@@ -192,8 +192,7 @@ class SqliteStore(Querying, Scheduling, WholeThreads):
     def commit(self, claim: Claim, commit: Commit) -> None:
         """Write all of *commit* or nothing; it is durable when this returns. See `Store.commit`."""
         thread = claim.thread
-        seq = _refusals.last_seq(commit, thread)
-        _refusals.bytes_only(commit, thread)
+        seq = _refusals.check_commit(commit, thread)
         if seq >= SPAN:  # the key of a record is `no * SPAN + seq`
             raise BAD_COMMIT(thread=thread, why=f"entry {seq:,} is beyond the last, {SPAN - 1:,}")
 

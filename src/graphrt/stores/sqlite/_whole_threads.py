@@ -148,8 +148,7 @@ class WholeThreads(Holding, StoreVerbs):
             keep_blobs: Names of the blobs to keep; all others are deleted.
         """
         thread, keep = claim.thread, set(keep_blobs)
-        seq = _refusals.last_seq(commit, thread)
-        _refusals.bytes_only(commit, thread)
+        seq = _refusals.check_commit(commit, thread)
         wanted = _refusals.replaced(records, thread)
         if not self._gave(claim):
             raise _refusals.lost(thread, claim.epoch, "it was given by another store object")
