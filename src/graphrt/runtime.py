@@ -157,6 +157,23 @@ class Runtime(Generic[S, I_co]):
         made._owns_store = isinstance(store, str)
         return made
 
+    def as_user(self, user: str) -> Runtime[S, I_co]:
+        """Return this runtime as *user* uses it, for a program that serves many: journals name the user.
+
+        It shares the store, the runs and the worker threads. Only the runtime that it was made from is closed.
+
+        Args:
+            user: Who starts, resumes, edits, labels, signals and deletes threads; takes the place of
+                `AuditLog(user=)`.
+
+        Raises:
+            InputError: *user* is not a text.
+        """
+        made = copy(self)
+        made._options = self._options.as_user(user)
+        made._owns_store = False
+        return made
+
     @property
     def _config(self) -> RunConfig:
         """The configuration, for a verb: from the first one on, the runtime belongs to this process.

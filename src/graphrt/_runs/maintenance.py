@@ -69,7 +69,7 @@ def _check_log(config: RunConfig, thread: str) -> None:
 def _end_log(config: RunConfig, thread: str) -> None:
     """End or remove the file of the audit log of a thread that was deleted."""
     if config.audit is not None:
-        config.audit.deleted(the_store(config), thread, config.clock())
+        config.audit.deleted(the_store(config), thread, config.clock(), config.user)
 
 
 def _logged(step: Callable[[], None], failed: list[GraphrtError]) -> bool:

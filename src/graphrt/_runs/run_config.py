@@ -28,7 +28,7 @@ from graphrt._plan.tables import Plan
 from graphrt._runs import arguments
 from graphrt._runs.kept_states import NOTHING_KEPT, KeptStates
 from graphrt._runs.known_secrets import KnownSecrets
-from graphrt.errors._codes.arguments import NOT_COMPILED
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT, NOT_COMPILED
 from graphrt.errors._codes.threads import INPUT_NOT_STORABLE
 
 if TYPE_CHECKING:
@@ -209,6 +209,8 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
     """States of threads that are kept in memory."""
     allow_older: bool = False
     """Whether this call may go on with a thread that waits for a newer build."""
+    acting_user: str | None = None
+    """Who uses the runtime in place of the audit log's user; None leaves that one."""
     recorded: Recorded | None = None
     """Answers effects and model calls out of a log, when runs are executed again."""
 
@@ -259,6 +261,16 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
             store=arguments.opened_store(arguments.audited_store(store, self.audit)),
         )
 
+    def as_user(self, user: Any) -> RunConfig:
+        """Return this configuration with another user for the journals. Everything else is shared.
+
+        Raises:
+            InputError: *user* is not a str.
+        """
+        if not isinstance(user, str):
+            raise INVALID_ARGUMENT(argument="user", value=user, wanted="a str, such as the name of an account")
+        return self._replace(acting_user=user)
+
     @property
     def keys(self) -> KeyRing | None:
         """Keys that commits are authenticated with; None authenticates none."""
@@ -267,6 +279,8 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
     @property
     def user(self) -> str:
         """Who uses the runtime, for the journal; empty if that was not given."""
+        if self.acting_user is not None:
+            return self.acting_user
         return self.audit.user if self.audit is not None else ""
 
     @property

@@ -144,8 +144,8 @@ class AuditLog:
 
             self.recorder(store, thread, chain_of(last.log, None, self.keys), PLAIN).close()
 
-    def deleted(self, store: Store, thread: str, at: float) -> None:
-        """Close or remove the file of a thread that was deleted.
+    def deleted(self, store: Store, thread: str, at: float, user: str) -> None:
+        """Close or remove the file of a thread that *user* deleted.
 
         Raises:
             StoreError: That failed (`log-not-written`), and `on_failure` is "stop".
@@ -159,7 +159,7 @@ class AuditLog:
             if self._on_delete == "remove":
                 remove(path)
                 return
-            head = append_event(path, ThreadDeleted(user=self.user), self.keys, at)
+            head = append_event(path, ThreadDeleted(user=user), self.keys, at)
             if head is not None:
                 for anchor in self._anchors:
                     anchored(head, anchor)

@@ -100,6 +100,23 @@ class CompiledGraph(Generic[S, U, I_co]):
         return cls
 
     @property
+    def input_type(self) -> Any:
+        """The class of `GraphBuilder(input=)`; without one, the state class."""
+        plan = self.__graphrt_plan__
+        return plan.state.cls if plan.spec.input is None else plan.spec.input
+
+    @property
+    def output_type(self) -> Any:
+        """The class of `GraphBuilder(output=)`; without one, the state class."""
+        plan = self.__graphrt_plan__
+        return plan.state.cls if plan.spec.output is None else plan.spec.output
+
+    @property
+    def update_type(self) -> Any:
+        """The declared type of updates; None if an update is any mapping of the state's fields."""
+        return self.__graphrt_plan__.update.cls
+
+    @property
     def fingerprint(self) -> str:
         """SHA-256 of names, edges, policies, schema and versions; the same for the same graph in any process."""
         if self._fingerprint is None:
