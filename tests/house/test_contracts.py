@@ -62,6 +62,7 @@ WING = {
     "compat": "compat.lar._state",
     "otel": "otel._names",
     "workers": "workers._health",
+    "wires": "wires.plain_data",
     "backends": "backends._liveness",
 }
 DOOR = {"cli": "cli.app", "console": "console.progress"}

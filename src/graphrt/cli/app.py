@@ -102,9 +102,9 @@ def _refused(error: click.ClickException, words: Sequence[str]) -> None:
     error.show()
     ctx = getattr(error, "ctx", None)
     if ctx is not None and _asks_for_json(words):
-        from graphrt.cli import plain_data
         from graphrt.cli.output import Answer, document
         from graphrt.errors._codes.command_line import BAD_WORDS
+        from graphrt.wires import plain_data
 
         told = BAD_WORDS(problem=error.format_message())
         name = ctx.command_path.partition(" ")[2] or "graphrt"

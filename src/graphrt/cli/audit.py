@@ -18,7 +18,7 @@ from graphrt.audit import Report, Verdict, generate_key
 from graphrt.audit import export as export_log
 from graphrt.audit import verify as verify_log
 from graphrt.audit.offline import _proof_check, lines_of, parse
-from graphrt.cli import exits, plain_data
+from graphrt.cli import exits
 from graphrt.cli.command import SETTINGS, Command, LazyGroup
 from graphrt.cli.documents import key_in
 from graphrt.cli.opening import STORE, TARGET, THREAD, opened_any, opened_runtime
@@ -27,6 +27,7 @@ from graphrt.console import Column, counted, moment, table, views
 from graphrt.console.screen import Line, Segment
 from graphrt.errors._codes.command_line import BAD_DOCUMENT, NOT_WRITTEN
 from graphrt.errors._codes.stores import PATH_EXISTS
+from graphrt.wires import plain_data
 
 COMMANDS: Final = {
     "verify": ("graphrt.cli.audit:verify", "Verify a log, or a proof taken from one, without a store."),

@@ -10,10 +10,10 @@ from graphrt.cli.command import Command
 from graphrt.cli.documents import seconds
 from graphrt.cli.opening import LISTED, STORE, TARGET, THREAD, opened_any, opened_store, threads_of
 from graphrt.cli.output import Answer, Output
-from graphrt.cli.plain_data import thread as thread_data
 from graphrt.console import counted, views
 from graphrt.errors._codes.command_line import NO_BACKUP_OF
 from graphrt.stores import Status
+from graphrt.wires.plain_data import thread as thread_data
 
 _DONE: Final = ("✓", "good")
 

@@ -19,9 +19,10 @@ from typing import Any, Final, TextIO
 import typing_extensions as te
 
 import graphrt
-from graphrt.cli import exits, plain_data
+from graphrt.cli import exits
 from graphrt.console.screen import Line, Screen, open_screen
 from graphrt.errors import GraphrtError
+from graphrt.wires import plain_data
 
 WIDEST: Final = 160
 """Columns that text uses at most."""

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import click
 
-from graphrt.cli import exits, plain_data
+from graphrt.cli import exits
 from graphrt.cli.command import Command
 from graphrt.cli.documents import A_TEXT, parsed, read_json
 from graphrt.cli.forms import Form, NoAnswer
@@ -23,6 +23,7 @@ from graphrt.errors import GraphrtError, InputError
 from graphrt.errors._codes.command_line import BAD_DOCUMENT, NO_PERSON
 from graphrt.errors._codes.threads import ANSWER_DOES_NOT_FIT
 from graphrt.runtime import IfExists, InterruptInfo, RunResult, Runtime, Stream
+from graphrt.wires import plain_data
 
 IF_EXISTS = click.option(
     "--if-exists",

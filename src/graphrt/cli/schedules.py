@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import click
 
-from graphrt.cli import plain_data
 from graphrt.cli.command import SETTINGS, Command, LazyGroup
 from graphrt.cli.opening import STORE, TARGET, opened_runtime
 from graphrt.cli.output import Answer
@@ -17,6 +16,7 @@ from graphrt.cli.run import input_of
 from graphrt.console import Column, counted, moment, table, views
 from graphrt.console.screen import Line, Segment
 from graphrt.runtime import Schedule
+from graphrt.wires import plain_data
 
 COMMANDS: Final = {
     "list": ("graphrt.cli.schedules:list_", "List the schedules of a graph."),
@@ -38,7 +38,9 @@ def list_(target: str, store: str | None) -> Answer:
     """List the schedules of a graph."""
     with opened_runtime(target, store) as runtime:
         found = runtime.schedules.list()
-    return Answer(data={"schedules": [_data(one) for one in found]}, lines=lambda width: _lines(found, width))
+    return Answer(
+        data={"schedules": [plain_data.schedule(one) for one in found]}, lines=lambda width: _lines(found, width)
+    )
 
 
 @click.command("add", cls=Command)
@@ -63,7 +65,7 @@ def add(
     given = input_of(source, fields)
     with opened_runtime(target, store, creates=True) as runtime:
         made = runtime.schedules.add(name, cron, given, **options)
-    return Answer(data=_data(made), lines=lambda width: _lines((made,), width))
+    return Answer(data=plain_data.schedule(made), lines=lambda width: _lines((made,), width))
 
 
 @click.command("remove", cls=Command)
@@ -75,12 +77,6 @@ def remove(target: str, name: str, store: str | None) -> Answer:
     with opened_runtime(target, store) as runtime:
         runtime.schedules.remove(name)
     return Answer(data={"name": name}, lines=lambda width: views.beside(("✓", "good"), name, width))
-
-
-def _data(one: Schedule) -> dict[str, Any]:
-    names = ("name", "graph", "cron", "timezone", "missed", "title", "due_at")
-    told = {name: getattr(one, name) for name in names}
-    return {**told, "input": plain_data.plain(one.input), "tags": list(one.tags)}
 
 
 def _lines(found: tuple[Schedule, ...], width: int) -> list[Line]:

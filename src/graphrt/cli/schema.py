@@ -8,152 +8,118 @@ from typing import Any, Final
 import click
 
 from graphrt.cli.command import SETTINGS
+from graphrt.wires.document_schemas import (
+    ANY,
+    ENTRY,
+    INBOX_ITEM,
+    NUMBER,
+    RUN,
+    SCHEDULE,
+    SNAPSHOT,
+    TEXT,
+    TEXT_OR_NULL,
+    THREAD,
+    TRUTH,
+    USAGE,
+    WHOLE,
+    list_of,
+    object_of,
+)
 
-
-def _object(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": {**required, **optional}, "required": list(required)}
-
-
-def _list(items: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": items}
-
-
-_ANY: Final[dict[str, Any]] = {}
-_TEXT: Final = {"type": "string"}
-_WHOLE: Final = {"type": "integer"}
-_NUMBER: Final = {"type": "number"}
-_TRUTH: Final = {"type": "boolean"}
-_TEXT_OR_NULL: Final = {"type": ["string", "null"]}
-_NUMBER_OR_NULL: Final = {"type": ["number", "null"]}
-_USAGE: Final = _object({
-    **dict.fromkeys(("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "calls", "unreported_calls",
-                    "unpriced_calls", "total_tokens"), _WHOLE),
-    "cost_usd": _NUMBER_OR_NULL,
+_DRIVEN: Final = {"anyOf": [RUN, object_of(SNAPSHOT, state=ANY)]}
+_SUMS: Final = {"type": "object", "additionalProperties": USAGE}
+_PROBLEM: Final = object_of({"code": TEXT, "message": TEXT, "node": TEXT_OR_NULL, "hint": TEXT, "where": TEXT})
+_VERDICT: Final = object_of({
+    "thread": TEXT, "status": TEXT, "kind": TEXT, "ok": TRUTH, "waits_for": TEXT_OR_NULL, "reasons": list_of(TEXT),
+    "pending": list_of(TEXT),
 })  # fmt: skip
-_QUESTION: Final = _object({
-    "id": _TEXT, "kind": _TEXT, "node": _TEXT, "task_id": _TEXT, "payload": _ANY,
-    "answer_schema": {"type": "object"}, "expires_at": _NUMBER_OR_NULL, "default": _ANY,
-    "has_default": _TRUTH, "stale": _TRUTH,
-})  # fmt: skip
-_TASKS: Final = {"anyOf": [_object({"done": _WHOLE, "total": _WHOLE}), {"type": "null"}]}
-_SNAPSHOT: Final = {
-    "thread": _TEXT, "status": _TEXT, "seq": _WHOLE, "at": _NUMBER, "superstep": _WHOLE, "run": _TEXT,
-    "next": _list(_TEXT), "tasks": _TASKS, "error": _TEXT_OR_NULL, "usage": _USAGE, "interrupts": _list(_QUESTION),
-}  # fmt: skip
-_ENTRY: Final = _object({
-    "thread": _TEXT_OR_NULL, "seq": _WHOLE, "at": _NUMBER, "run": _TEXT, "cause": _WHOLE, "path": _TEXT, "event": _TEXT,
-})  # fmt: skip
-_THREAD: Final = _object({
-    "thread": _TEXT, "status": _TEXT, "graph": _TEXT, "seq": _WHOLE, "created_at": _NUMBER, "updated_at": _NUMBER,
-    "owned": _TRUTH, "priority": _WHOLE,
-})  # fmt: skip
-_SCHEDULE: Final = _object({
-    "name": _TEXT, "graph": _TEXT, "cron": _TEXT, "timezone": _TEXT, "missed": _TEXT, "title": _TEXT_OR_NULL,
-    "tags": _list(_TEXT), "input": _ANY, "due_at": _NUMBER,
-})  # fmt: skip
-_RUN: Final = _object({
-    "status": _TEXT, "thread": _TEXT_OR_NULL, "run": _TEXT, "supersteps": _WHOLE,
-    "visited": {"type": "object", "additionalProperties": _WHOLE}, "elapsed_s": _NUMBER, "usage": _USAGE,
-    "interrupts": _list(_QUESTION), "warnings": _list(_TEXT), "state": _ANY,
-})  # fmt: skip
-_DRIVEN: Final = {"anyOf": [_RUN, _object(_SNAPSHOT, state=_ANY)]}
-_SUMS: Final = {"type": "object", "additionalProperties": _USAGE}
-_PROBLEM: Final = _object({"code": _TEXT, "message": _TEXT, "node": _TEXT_OR_NULL, "hint": _TEXT, "where": _TEXT})
-_VERDICT: Final = _object({
-    "thread": _TEXT, "status": _TEXT, "kind": _TEXT, "ok": _TRUTH, "waits_for": _TEXT_OR_NULL, "reasons": _list(_TEXT),
-    "pending": _list(_TEXT),
-})  # fmt: skip
-_BUILD: Final = _object({
-    "version": _WHOLE, "fingerprint": _TEXT, "is_this": _TRUTH, "threads": _WHOLE, "waiting": _list(_TEXT),
-    "waits_for": _TEXT_OR_NULL,
+_BUILD: Final = object_of({
+    "version": WHOLE, "fingerprint": TEXT, "is_this": TRUTH, "threads": WHOLE, "waiting": list_of(TEXT),
+    "waits_for": TEXT_OR_NULL,
 })  # fmt: skip
 
 RESULTS: Final[dict[str, dict[str, Any]]] = {
-    "check": _object({"targets": _list(_object(
-        {"target": _TEXT, "graph": _TEXT_OR_NULL, "nodes": _WHOLE, "problems": _list(_PROBLEM),
-         "threads": _list(_VERDICT), "error": _TEXT_OR_NULL},
-        fingerprint=_TEXT,
+    "check": object_of({"targets": list_of(object_of(
+        {"target": TEXT, "graph": TEXT_OR_NULL, "nodes": WHOLE, "problems": list_of(_PROBLEM),
+         "threads": list_of(_VERDICT), "error": TEXT_OR_NULL},
+        fingerprint=TEXT,
     ))}),
-    "draw": _object({"graph": _TEXT, "format": _TEXT, "text": _TEXT, "topology": {"type": "object"}}, out=_TEXT),
+    "draw": object_of({"graph": TEXT, "format": TEXT, "text": TEXT, "topology": {"type": "object"}}, out=TEXT),
     "run": _DRIVEN,
     "resume": _DRIVEN,
     "retry": _DRIVEN,
-    "cancel": _object({"thread": _TEXT, "cancelled": _TRUTH, "status": _TEXT}),
-    "start": _object({"thread": _TEXT, "status": _TEXT}),
-    "worker": _object({"ended": _WHOLE, "failed": _WHOLE, "parked": _WHOLE}),
-    "trace": _object({"thread": _TEXT, "trace": _TEXT}),
-    "audit erase": _object({
-        "dry_run": _TRUTH, "threads": _list(_TEXT), "records": _WHOLE, "lines": _WHOLE, "blobs": _WHOLE,
-        "model_calls": _WHOLE, "left": _list(_object({"thread": _TEXT_OR_NULL, "what": _TEXT, "why": _TEXT})),
+    "cancel": object_of({"thread": TEXT, "cancelled": TRUTH, "status": TEXT}),
+    "start": object_of({"thread": TEXT, "status": TEXT}),
+    "worker": object_of({"ended": WHOLE, "failed": WHOLE, "parked": WHOLE}),
+    "trace": object_of({"thread": TEXT, "trace": TEXT}),
+    "audit erase": object_of({
+        "dry_run": TRUTH, "threads": list_of(TEXT), "records": WHOLE, "lines": WHOLE, "blobs": WHOLE,
+        "model_calls": WHOLE, "left": list_of(object_of({"thread": TEXT_OR_NULL, "what": TEXT, "why": TEXT})),
     }),
-    "threads": _object({"threads": _list(_THREAD)}),
-    "signal": _object({"thread": _TEXT, "name": _TEXT, "kept": _TRUTH}),
-    "inbox": _object({"questions": _list(_object({
-        "thread": _TEXT, "status": _TEXT, "graph": _TEXT, "title": _TEXT_OR_NULL, "tenant": _TEXT_OR_NULL,
-        "tags": _list(_TEXT), "id": _TEXT, "kind": _TEXT, "node": _TEXT, "stale": _TRUTH, "payload": _ANY,
-        "asked_at": _NUMBER, "expires_at": _NUMBER_OR_NULL, "token": _TEXT,
-    }))}),
-    "schedules list": _object({"schedules": _list(_SCHEDULE)}),
-    "schedules add": _SCHEDULE,
-    "schedules remove": _object({"name": _TEXT}),
-    "show": _object({**_SNAPSHOT, "state": _ANY}, history=_list(_object(_SNAPSHOT))),
-    "log": _object({"thread": _TEXT, "entries": _list(_ENTRY)}),
-    "diff": _object({
-        "same": _TRUTH, "left": {"anyOf": [_ENTRY, {"type": "null"}]}, "right": {"anyOf": [_ENTRY, {"type": "null"}]},
-        "fields": _list(_TEXT),
+    "threads": object_of({"threads": list_of(THREAD)}),
+    "signal": object_of({"thread": TEXT, "name": TEXT, "kept": TRUTH}),
+    "inbox": object_of({"questions": list_of(INBOX_ITEM)}),
+    "schedules list": object_of({"schedules": list_of(SCHEDULE)}),
+    "schedules add": SCHEDULE,
+    "schedules remove": object_of({"name": TEXT}),
+    "show": object_of({**SNAPSHOT, "state": ANY}, history=list_of(object_of(SNAPSHOT))),
+    "log": object_of({"thread": TEXT, "entries": list_of(ENTRY)}),
+    "diff": object_of({
+        "same": TRUTH, "left": {"anyOf": [ENTRY, {"type": "null"}]}, "right": {"anyOf": [ENTRY, {"type": "null"}]},
+        "fields": list_of(TEXT),
     }),
-    "why": _object({
-        "thread": _TEXT, "field": _TEXT, "at": _WHOLE, "writes": _list(_WHOLE),
-        "all": _list(_object({
-            "field": _TEXT, "kind": _TEXT, "seq": _WHOLE, "at": _NUMBER, "run": _TEXT, "node": _TEXT_OR_NULL,
-            "task": _TEXT_OR_NULL, "user": _TEXT, "value": _ANY, "calls": _list(_ENTRY), "inputs": _list(_WHOLE),
+    "why": object_of({
+        "thread": TEXT, "field": TEXT, "at": WHOLE, "writes": list_of(WHOLE),
+        "all": list_of(object_of({
+            "field": TEXT, "kind": TEXT, "seq": WHOLE, "at": NUMBER, "run": TEXT, "node": TEXT_OR_NULL,
+            "task": TEXT_OR_NULL, "user": TEXT, "value": ANY, "calls": list_of(ENTRY), "inputs": list_of(WHOLE),
         })),
     }),
-    "fork": _object({"thread": _TEXT, "source": _TEXT, "status": _TEXT, "next": _list(_TEXT)}),
-    "usage": _object({
-        "threads": _list(_TEXT), "total": _USAGE, "by_node": _SUMS, "by_model": _SUMS, "by_tool": _SUMS, "by_run": _SUMS,
+    "fork": object_of({"thread": TEXT, "source": TEXT, "status": TEXT, "next": list_of(TEXT)}),
+    "usage": object_of({
+        "threads": list_of(TEXT), "total": USAGE, "by_node": _SUMS, "by_model": _SUMS, "by_tool": _SUMS, "by_run": _SUMS,
     }),
-    "audit verify": _object({
-        "verdict": _TEXT, "sentence": _TEXT, "proved": _TEXT, "log": _TEXT, "thread": _TEXT, "records": _WHOLE,
-        "proved_records": _WHOLE, "findings": _list(_object({"verdict": _TEXT, "message": _TEXT})),
-        "more_findings": _WHOLE,
+    "audit verify": object_of({
+        "verdict": TEXT, "sentence": TEXT, "proved": TEXT, "log": TEXT, "thread": TEXT, "records": WHOLE,
+        "proved_records": WHOLE, "findings": list_of(object_of({"verdict": TEXT, "message": TEXT})),
+        "more_findings": WHOLE,
     }),
-    "audit show": _object({"path": _TEXT, "lines": _list(_object({"line": _WHOLE, "kind": _TEXT, "bytes": _WHOLE}))}),
-    "audit export": _object({"thread": _TEXT, "path": _TEXT, "head": {"type": "object"}}),
-    "audit replay": _object({**_SNAPSHOT, "state": _ANY}),
-    "audit keygen": _object({"path": _TEXT, "bytes": _WHOLE}),
-    "builds list": _object({
-        "build": _object({"version": _WHOLE, "fingerprint": _TEXT}), "builds": _list(_BUILD),
+    "audit show": object_of({"path": TEXT, "lines": list_of(object_of({"line": WHOLE, "kind": TEXT, "bytes": WHOLE}))}),
+    "audit export": object_of({"thread": TEXT, "path": TEXT, "head": {"type": "object"}}),
+    "audit replay": object_of({**SNAPSHOT, "state": ANY}),
+    "audit keygen": object_of({"path": TEXT, "bytes": WHOLE}),
+    "builds list": object_of({
+        "build": object_of({"version": WHOLE, "fingerprint": TEXT}), "builds": list_of(_BUILD),
     }),
-    "builds allow": _object({"allowed": _list(_TEXT)}),
-    "doctor": _object({
-        "graphrt": _TEXT, "platform": _TEXT,
-        "checks": _list(_object({"what": _TEXT, "told": _TEXT, "ok": _TRUTH})),
+    "builds allow": object_of({"allowed": list_of(TEXT)}),
+    "doctor": object_of({
+        "graphrt": TEXT, "platform": TEXT,
+        "checks": list_of(object_of({"what": TEXT, "told": TEXT, "ok": TRUTH})),
         "extras": {"type": "object"},
-        "database": {"anyOf": [{"type": "null"}, _object({
-            "ok": _TRUTH, "threads": _WHOLE, "entries": _WHOLE, "damaged": _list(_TEXT),
-            "findings": _list(_object({"thread": _TEXT_OR_NULL, "kind": _TEXT, "code": _TEXT, "what": _TEXT})),
-            "builds": _list(_BUILD),
+        "database": {"anyOf": [{"type": "null"}, object_of({
+            "ok": TRUTH, "threads": WHOLE, "entries": WHOLE, "damaged": list_of(TEXT),
+            "findings": list_of(object_of({"thread": TEXT_OR_NULL, "kind": TEXT, "code": TEXT, "what": TEXT})),
+            "builds": list_of(_BUILD),
         })]},
     }),
-    "backup": _object({"path": _TEXT}),
-    "export": _object({"thread": _TEXT, "path": _TEXT}),
-    "import": _object({"thread": _TEXT, "path": _TEXT}),
-    "sweep": _object({"dry_run": _TRUTH, "deleted": _WHOLE, "threads": _list(_THREAD)}),
+    "backup": object_of({"path": TEXT}),
+    "export": object_of({"thread": TEXT, "path": TEXT}),
+    "import": object_of({"thread": TEXT, "path": TEXT}),
+    "sweep": object_of({"dry_run": TRUTH, "deleted": WHOLE, "threads": list_of(THREAD)}),
 }  # fmt: skip
 """Command to the schema of the `result` of its document, unless the command failed before it had one."""
-_ERROR: Final = _object({
-    "code": _TEXT, "class": _TEXT, "what": _TEXT, "exit_code": _WHOLE, "where": _TEXT_OR_NULL, "known": _TEXT_OR_NULL,
-    "fix": _TEXT_OR_NULL, "thread": _TEXT_OR_NULL,
+_ERROR: Final = object_of({
+    "code": TEXT, "class": TEXT, "what": TEXT, "exit_code": WHOLE, "where": TEXT_OR_NULL, "known": TEXT_OR_NULL,
+    "fix": TEXT_OR_NULL, "thread": TEXT_OR_NULL,
 })  # fmt: skip
 
 
 def schema_of(command: str) -> dict[str, Any]:
     """Return the schema of the whole document of *command*."""
-    envelope = _object({
-        "graphrt": _TEXT,
+    envelope = object_of({
+        "graphrt": TEXT,
         "command": {"const": command},
-        "exit_code": _WHOLE,
+        "exit_code": WHOLE,
         "error": {"anyOf": [{"type": "null"}, _ERROR]},
         "result": {"anyOf": [{"type": "null"}, RESULTS[command]]},
     })  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any, Final, get_args
 
 import click
 
-from graphrt.cli import exits, plain_data
+from graphrt.cli import exits
 from graphrt.cli.command import Command
 from graphrt.cli.opening import LISTED, STORE, TARGET, THREAD, is_store, opened_any, opened_runtime, threads_of, way_on
 from graphrt.cli.output import Answer, Output
@@ -28,6 +28,7 @@ from graphrt.events import (
 )
 from graphrt.runtime import Runtime
 from graphrt.stores import Status
+from graphrt.wires import plain_data
 
 EVENT_KINDS: Final = [event_kind(kind.__new__(kind)) for kind in get_args(Event)]
 """What `--event` may name."""

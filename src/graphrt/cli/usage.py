@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from graphrt.cli import plain_data
 from graphrt.cli.command import Command
 from graphrt.cli.opening import STORE, TARGET, opened_runtime
 from graphrt.cli.output import Answer, Output
 from graphrt.console import views
 from graphrt.harness import TokenTracker
+from graphrt.wires import plain_data
 
 
 @click.command("usage", cls=Command)

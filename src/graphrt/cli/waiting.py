@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import click
 
-from graphrt.cli import exits, plain_data
+from graphrt.cli import exits
 from graphrt.cli.command import Command
 from graphrt.cli.documents import A_TEXT, parsed
 from graphrt.cli.opening import LISTED, STORE, TARGET, THREAD, opened_any, threads_of
@@ -14,6 +14,7 @@ from graphrt.cli.output import Answer, Output
 from graphrt.console import counted, moment, views
 from graphrt.console.screen import Line
 from graphrt.runtime import InboxItem, InterruptKind
+from graphrt.wires import plain_data
 
 
 @click.command("inbox", cls=Command)
@@ -31,14 +32,9 @@ def inbox(target: str | None, store: str | None, **filters: Any) -> Answer:
     with threads_of(target, store) as (runtime, graph):
         asked: dict[str, Any] = {**filters, "graph": filters["graph"] or graph}
         found = runtime.inbox(**asked)
-    return Answer(data={"questions": [_data(one) for one in found]}, lines=lambda width: _lines(found, width))
-
-
-def _data(item: InboxItem) -> dict[str, Any]:
-    asked = plain_data.plain(item.interrupt.payload)
-    own = {name: getattr(item.interrupt, name) for name in ("id", "kind", "node", "stale")}
-    names = ("thread", "status", "graph", "title", "tenant", "asked_at", "expires_at", "token")
-    return {**own, "payload": asked, "tags": sorted(item.tags), **{name: getattr(item, name) for name in names}}
+    return Answer(
+        data={"questions": [plain_data.inbox_item(one) for one in found]}, lines=lambda width: _lines(found, width)
+    )
 
 
 def _lines(found: tuple[InboxItem, ...], width: int) -> list[Line]:

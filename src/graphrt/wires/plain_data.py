@@ -136,8 +136,40 @@ def snapshot(found: Any, *, values: bool = True) -> dict[str, Any]:
 
 def thread(found: Any) -> dict[str, Any]:
     """Return a thread in a listing."""
-    names = ("thread", "status", "graph", "seq", "created_at", "updated_at", "owned", "priority")
-    return {name: getattr(found, name) for name in names}
+    names = ("thread", "status", "graph", "seq", "created_at", "updated_at", "owned", "priority", "title", "tenant")
+    return {**{name: getattr(found, name) for name in names}, "tags": sorted(found.tags)}
+
+
+def inbox_item(found: Any, *, typed: bool = False) -> dict[str, Any]:
+    """Return an open question with its thread. *typed*: the classes of its answer are known."""
+    asked = found.interrupt
+    names = ("thread", "status", "graph", "title", "tenant", "asked_at", "expires_at", "token")
+    data = {name: getattr(asked, name) for name in ("id", "kind", "node", "stale")}
+    data |= {"payload": plain(asked.payload), "tags": sorted(found.tags)}
+    data |= {name: getattr(found, name) for name in names}
+    return {**data, "answer_schema": plain(asked.answer_schema)} if typed else data
+
+
+def schedule(found: Any) -> dict[str, Any]:
+    """Return a schedule."""
+    names = ("name", "graph", "cron", "timezone", "missed", "title", "due_at")
+    data = {name: getattr(found, name) for name in names}
+    return {**data, "input": plain(found.input), "tags": list(found.tags)}
+
+
+def live_item(found: Any) -> dict[str, Any]:
+    """Return an item that a run shows between its entries. `kind` of a piece of a model reply is its class."""
+    shown = found.item
+    if found.mode == "messages" and hasattr(shown, "task_id"):
+        item = {
+            "node": shown.node,
+            "task_id": shown.task_id,
+            "kind": type(shown.item).__name__,
+            "item": plain(shown.item),
+        }
+    else:
+        item = plain(shown)
+    return {"mode": found.mode, "seq": found.seq, "missed": found.missed, "item": item}
 
 
 def error(given: BaseException, code: int) -> dict[str, Any]:

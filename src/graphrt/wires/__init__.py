@@ -1,0 +1,5 @@
+"""Projections of threads and journals to what goes over a wire: pure functions, without a server.
+
+`plain_data` makes JSON documents of results, states, entries, questions and live items; `document_schemas` has their
+schemas. The command line and the server write the same documents.
+"""
