@@ -14,6 +14,7 @@ from graphrt._drivers import node_effects
 from graphrt._drivers.context import Context
 from graphrt._flows import restore
 from graphrt._journal import thread_commits
+from graphrt.events import EffectStarted
 from graphrt.stores import _owners
 from graphrt.stores.values import Commit
 
@@ -115,7 +116,11 @@ def _keep_only(wanted: Callable[[Any, str], bool]) -> Callable[[], None]:
 
 
 def _permitted_for_ever() -> None:
-    node_effects._intend = lambda task, key: task.more().intents.setdefault(key, 1)
+    def intend(task: Any, call: Any) -> None:
+        start = EffectStarted(task=task.id, key=call.key, arguments=call.arguments)
+        task.more().intents.setdefault(call.key, start)
+
+    node_effects._intend = intend
 
 
 def _folded_twice() -> None:

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from graphrt import Context, GraphBuilder, Runtime
 from graphrt._engine import emit_events
+from graphrt.events import EffectStarted
 from graphrt.stores import MemoryStore
 
 
@@ -19,10 +20,10 @@ class State(BaseModel):
 class Growing(dict[str, Any]):
     """The node that was given up adds an entry whenever somebody goes through these."""
 
-    def items(self) -> Any:
-        for pair in super().items():
-            self[f"new {len(self)}"] = 1
-            yield pair
+    def values(self) -> Any:
+        for event in super().values():
+            self[f"new {len(self)}"] = event
+            yield event
 
 
 def test_what_a_node_records_while_it_is_written_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,8 +31,7 @@ def test_what_a_node_records_while_it_is_written_comes_later(monkeypatch: pytest
     real = emit_events.effects
 
     def effects(engine: Any, task: Any) -> None:
-        task.more().intents = Growing(a=1, b=1)
-        task.more().effect_answers |= {"a": 0, "b": 0}
+        task.more().intents = Growing({key: EffectStarted(task=task.id, key=key) for key in "ab"})
         before = len(engine.log or ())
         real(engine, task)
         found.extend(type(event).__name__ for _, event in (engine.log or [])[before:])

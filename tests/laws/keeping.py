@@ -159,7 +159,7 @@ def task_of(engine: Engine, codec: Codec, task: Any) -> dict[str, Any]:
         "arg": task.arg,
         "attempt": task.attempt,
         "asked": asked,
-        "effects": dict(extra.effects),
+        "effects": {key: effect.result for key, effect in extra.effects.items()},
         "intents": list(extra.intents),
         "models": list(extra.models.general(task.id)) if extra.models is not None else [],
         "failure": failure,

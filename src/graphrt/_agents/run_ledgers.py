@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator
 from threading import Lock
 from typing import TYPE_CHECKING, Any, final
 
-from graphrt._engine.model_calls import RUN, Grant, added
+from graphrt._engine.model_calls import RUN, added
 from graphrt._engine.spending import budget_field
 from graphrt._engine.task import DONE, HANDLED
 from graphrt._usage.amounts import used_amounts
@@ -224,7 +224,7 @@ def grant(task: Task, question: str, of: str, more: Amounts) -> None:
 
     *task* is the one that `owner` returns, and *question* is the key of the question.
     """
-    task.more().model_calls().grants[question] = Grant(of, more)
+    task.more().model_calls().grant(task.id, question, of, more)
 
 
 def apply_answers(ledger: Ledger, tasks: Iterable[tuple[Task, Task]], keep: Callable[[Task, str], None]) -> None:

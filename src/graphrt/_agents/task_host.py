@@ -26,7 +26,7 @@ from graphrt._drivers.blocking_calls import call_store
 from graphrt._drivers.context import Suspended
 from graphrt._drivers.node_effects import EffectKind, perform_async
 from graphrt._drivers.remembered_calls import Call
-from graphrt._engine.model_calls import ModelCall, Reply
+from graphrt._engine.model_calls import ModelCall
 from graphrt._engine.spending import spending
 from graphrt._engine.storability import check_storable
 from graphrt._engine.task import Spent
@@ -195,7 +195,7 @@ class TaskHost:
         instead: Callable[[], Awaitable[ModelResponse]] | None = None
         if known is not None:
             self.account()  # this execution may not have counted it yet
-            response = reply_from(own(known.data), known.usage, known.model)  # a copy, which the node may change
+            response = reply_from(own(known.reply), known.usage, known.model)  # a copy, which the node may change
         else:
             self.check()
         if known is None and log is not None:
@@ -236,16 +236,15 @@ class TaskHost:
                 self.account()  # another call may have counted it meanwhile
                 staged = held_event(task, call)
             case Billed(usage=usage):
-                nth = models.count(call, usage, fact.model)
-                staged = {f"model/{_name(call)}/spent/{nth}": models.usage_event(task.id, call, nth)}
+                spent = models.count(task.id, call, usage, fact.model)
+                staged = {f"model/{_name(call)}/spent/{spent.nth}": spent}
                 if call in models.holds:  # without the reservation that the usage replaces: in one write, so that
                     staged |= held_event(task, call)  # neither counts twice
                 self.account()
             case CutOff(text=text):  # for the messages of the thread (R10)
                 if task.engine.redactor is not None:
                     text = check_storable(task.engine, task, text, "was cut off in a reply of a model")
-                models.stop(call, text, fact.model, task.attempt)
-                staged = {f"stopped/{_name(call)}": models.stopped_event(task.id, call)}
+                staged = {f"stopped/{_name(call)}": models.stop(task.id, call, text, fact.model, task.attempt)}
             case _:
                 assert_never(fact)
         await call_store(services, stage, services, task, staged)
@@ -267,10 +266,9 @@ class TaskHost:
         if self._context._reason is not None:
             self._context._check_kept()
         answers = task.more().answers  # that the task had been given so far
-        models.replies[call] = Reply(own(data), response.usage, response.model, answers)
-        if services.stage is not None:  # spares the event
-            staged = {f"model/{_name(call)}": models.reply_event(task.id, call)}
-            await call_store(services, stage, services, task, staged)
+        event = models.reply(task.id, call, own(data), response.usage, response.model, answers)
+        if services.stage is not None:
+            await call_store(services, stage, services, task, {f"model/{_name(call)}": event})
         self.account()
         return reply_from(data, response.usage, response.model)
 
@@ -415,7 +413,7 @@ def held_event(task: Task, call: ModelCall) -> dict[str, ModelEvent]:
 
 def keep_grant(services: RunServices, task: Task, question: str) -> None:
     """Store the grant with which a person answered *question*."""
-    stage(services, task, {f"granted/{question}": task.more().model_calls().grant_event(task.id, question)})
+    stage(services, task, {f"granted/{question}": task.more().model_calls().grants[question]})
 
 
 def _name(call: ModelCall) -> str:

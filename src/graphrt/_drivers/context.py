@@ -945,7 +945,8 @@ def _known(task: Task, thread: str) -> Any:
     extra = task.more()
     for retried in range(extra.retried, -1, -1):
         key = outcome_key(thread, retried)
-        outcome = extra.effects.get(key)
+        known = extra.effects.get(key)
+        outcome = known.result if known is not None else None
         if outcome is not None and (outcome["status"] == "completed" or retried == extra.retried):
             extra.request(key)  # notes the order in which the node asked for results, for the journal (R13)
             return outcome

@@ -1,8 +1,7 @@
 """`ctx.effect`: run a function once per task and record its result (rules R9, R10; kinds: decision 0023).
 
 What is known of an effect stands on the task (`task.more()`), by its key (`name#n`, or `name#key=...` for a call with
-`key=`): its result in `effects`, the number of its starts in `intents` (kind "once" only), its arguments in
-`effect_arguments`. Which key a repeated call has is decided in `remembered_calls`. Both are stored as staged events. A node
+`key=`): the event of its end in `effects`, and that of its last start in `intents` (kind "once" only). Which key a repeated call has is decided in `remembered_calls`. Both are stored as staged events. A node
 that paused, failed or crashed runs again from its start, and its effects then return the recorded results. `own` copies
 a value: node and record share nothing (R15). `services.recorded` is set when a run is executed again from its log: the
 log then has the results, and nothing is called.
@@ -30,13 +29,14 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 
 from graphrt._drivers.remembered_calls import Arguments, Call, RememberedCalls, shown
 from graphrt._drivers.run_services import RunServices
+from graphrt._engine.emit_events import Logged
 from graphrt._engine.storability import check_storable
 from graphrt._engine.task import Task
 from graphrt._plan.fields import own
 from graphrt.errors import NodeError
 from graphrt.errors._codes.arguments import UNKNOWN_NAME_IN_ARGUMENT
 from graphrt.errors._codes.nodes import EFFECT_CHANGED, EFFECT_UNKNOWN
-from graphrt.events import EffectRecorded, EffectStarted, Event
+from graphrt.events import EffectRecorded, EffectStarted
 
 EffectKind: TypeAlias = Literal["pure", "idempotent", "once"]
 # `Any`, because they are types of answers and not of anything here.
@@ -104,7 +104,7 @@ def _recorded(
     extra, log = task.extra, services.recorded
     found: dict[str, Arguments] = {}
     if extra is not None:
-        found = {key: extra.effect_arguments.get(key) for key in (*extra.effects, *extra.intents)}
+        found = {key: effect.arguments for key, effect in (*extra.intents.items(), *extra.effects.items())}
     logged: Mapping[str, Arguments] = {}
     if log is not None:
         logged = {key: value for key, value in log.arguments(task).items() if log.knows(task, key)}
@@ -238,7 +238,7 @@ def _known(
         answer = _decision(context, services, task, call)
         if answer == "recorded":
             extra.request(call.differs)
-            return True, own(extra.effects[call.differs])
+            return True, own(extra.effects[call.differs].result)
         if isinstance(answer, Mapping):  # as below
             extra.request(key)
             return True, own(_take(task, call, answer["result"]))
@@ -246,7 +246,7 @@ def _known(
     # Note the order of the calls in this execution. Results arrive in any order, which the journal must not show (R13).
     extra.request(key)
     if key in extra.effects:
-        return True, own(extra.effects[key])
+        return True, own(extra.effects[key].result)
     # Executed again from a log in which the process died after the start: ask the same question as then.
     if services.recorded is not None and key not in extra.intents and services.recorded.started(task, key):
         _intend(task, call)
@@ -263,7 +263,7 @@ def _known(
         **(about or {}),
     }
     # Each start has a question of its own: an answer about an earlier start says nothing about this one.
-    starts = extra.intents[key]
+    starts = extra.intents[key].starts
     question = f"effect={key}" if starts == 1 else f"effect={key}:{starts}"
     # A copied thread has another idempotency key. The effect was started with the one in the question that was copied.
     # `base` is the key of a question without the number of its wording.
@@ -295,8 +295,10 @@ def _decision(context: Asking, services: RunServices, task: Task, call: Call) ->
         _take(task, Call(differs, log.arguments(task)[differs]), log.effect(task, differs))
     known: dict[str, Any] = services.former_owner.doubts(task, differs)
     if differs in extra.effects:
-        known = {"result": extra.effects[differs]}
-    return decide(context, task, call, differs.rsplit("#", 1)[0], extra.effect_arguments.get(differs), **known)
+        known = {"result": extra.effects[differs].result}
+    recorded = extra.effect(differs)
+    arguments = recorded.arguments if recorded is not None else None
+    return decide(context, task, call, differs.rsplit("#", 1)[0], arguments, **known)
 
 
 def decide(context: Asking, task: Task, call: Call, name: str, recorded: Arguments, **known: Any) -> Any:
@@ -341,14 +343,14 @@ def _unknown(task: Task, key: str) -> NodeError:
 def _intend(task: Task, call: Call) -> None:
     """Count a start of a "once" effect, with the number of answers that the task had been given by then.
 
-    The number of answers tells later whether the effect may stand on an answer, which then cannot be replaced (R10). It
-    is set first: if the node was given up, another thread may write what it has recorded at any moment.
+    The number of answers tells later whether the effect may stand on an answer, which then cannot be replaced (R10).
     """
     extra, key = task.more(), call.key
-    extra.effect_answers[key] = extra.answers
-    if call.arguments is not None:
-        extra.effect_arguments[key] = call.arguments
-    extra.intents[key] = extra.intents.get(key, 0) + 1
+    known = extra.intents.get(key)
+    starts = 1 if known is None else known.starts + 1
+    extra.intents[key] = EffectStarted(
+        task=task.id, key=key, starts=starts, answers=extra.answers, arguments=call.arguments
+    )
 
 
 def _take(task: Task, call: Call, result: Any) -> Any:
@@ -361,12 +363,10 @@ def _take(task: Task, call: Call, result: Any) -> Any:
     key = call.key
     result = check_storable(task.engine, task, result, f"has the effect {key.rsplit('#', 1)[0]!r} with a result")
     extra = task.more()
-    # The node may have chosen this effect by an answer. Such an answer cannot be replaced any more (R10). Set first, as
-    # in `_intend`.
-    extra.effect_answers[key] = extra.answers
-    if call.arguments is not None:
-        extra.effect_arguments[key] = call.arguments
-    extra.effects[key] = own(result)
+    # The node may have chosen this effect by an answer. Such an answer cannot be replaced any more (R10).
+    extra.effects[key] = EffectRecorded(
+        task=task.id, key=key, result=own(result), answers=extra.answers, arguments=call.arguments
+    )
     return result
 
 
@@ -378,12 +378,7 @@ def _keep(services: RunServices, task: Task, key: str) -> None:
     replaces what the first one staged.
     """
     extra, path = task.more(), task.engine.path
-    known: list[tuple[str, Event]] = []
-    answers, arguments = extra.effect_answers[key], extra.effect_arguments.get(key)
-    if key in extra.intents:
-        starts = extra.intents[key]
-        known.append((path, EffectStarted(task=task.id, key=key, starts=starts, answers=answers, arguments=arguments)))
-    if key in extra.effects:
-        result = extra.effects[key]
-        known.append((path, EffectRecorded(task=task.id, key=key, result=result, answers=answers, arguments=arguments)))
+    known: list[Logged] = [
+        (path, effect) for effect in (extra.intents.get(key), extra.effects.get(key)) if effect is not None
+    ]
     services.keep([(f"{task.id}#{key}", known)])

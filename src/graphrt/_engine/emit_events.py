@@ -131,10 +131,8 @@ def effects(engine: RunState, task: Task) -> None:
         note(engine, event)
     for started in extra.threads.copy().values():  # copies: an abandoned node may still add to them
         note(engine, started)
-    for key, starts in extra.intents.copy().items():
-        # How many answers the task had been given by then, and what the effect was given.
-        answers, arguments = extra.effect_answers[key], extra.effect_arguments.get(key)
-        note(engine, events.EffectStarted(task=task_id, key=key, starts=starts, answers=answers, arguments=arguments))
+    for intent in extra.intents.copy().values():
+        note(engine, intent)
     # Results arrive in any order. The journal has the order in which the node last requested them (R13). Results that
     # were not requested in this process come first, in the order in which they were recorded.
     order = {what: at for at, what in enumerate(extra.requested)}
@@ -144,16 +142,7 @@ def effects(engine: RunState, task: Task) -> None:
             for event in models.about(task_id, what) if models is not None else ():
                 note(engine, event)
             continue
-        note(
-            engine,
-            events.EffectRecorded(
-                task=task_id,
-                key=what,
-                result=extra.effects[what],
-                answers=extra.effect_answers[what],
-                arguments=extra.effect_arguments.get(what),
-            ),
-        )
+        note(engine, extra.effects[what])
 
 
 def outcome(engine: RunState, task: Task) -> None:

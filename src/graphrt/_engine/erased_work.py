@@ -65,7 +65,9 @@ def _of_task(task: Task) -> Iterator[str]:
     extra = task.extra
     if extra is None:
         return
-    if any(value is ERASED for value in extra.effects.values()):  # not `in`, which calls `__eq__` of the user's objects
+    if any(
+        effect.result is ERASED for effect in extra.effects.values()
+    ):  # not `in`, which calls `__eq__` of the user's objects
         yield f"an effect of task {task.id}"
     child = extra.child
     if child is not None:
@@ -74,5 +76,5 @@ def _of_task(task: Task) -> Iterator[str]:
         )
         yield from erased_work(child)
     replies: list[Any] = list(extra.models.replies.values()) if extra.models is not None else []
-    if any(reply.data is ERASED for reply in replies):
+    if any(reply.reply is ERASED for reply in replies):
         yield f"what a model replied to task {task.id}"

@@ -11,7 +11,8 @@ the entries were written is not an error now. For the terms, see docs/glossary.m
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from graphrt import events
 from graphrt._engine import outcome, questions
@@ -24,7 +25,7 @@ from graphrt._engine.model_calls import ModelEvent
 from graphrt._engine.pending_as_data import due_again, held_task, present_node, set_joins
 from graphrt._engine.spending import count, spending
 from graphrt._engine.storability import with_untracked
-from graphrt._engine.task import DONE, FAILED, HANDLED, Due, Extra, Recalled, Task
+from graphrt._engine.task import DONE, FAILED, HANDLED, Due, Recalled, Task
 from graphrt._plan.fields import ABSENT, ADD, APPEND, LAST
 from graphrt._plan.state import Values
 from graphrt.commands import END
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 Routing: TypeAlias = events.TasksRouted | events.StateSaved | events.SuperstepCommitted | events.ThreadUpdated
 """Events that contain the next tasks."""
+_Event = TypeVar("_Event", events.EffectStarted, events.EffectRecorded, ModelEvent)
 
 
 def evolve_all(engine: Engine, logged: Sequence[Logged], *, journalled: bool = True) -> None:
@@ -172,27 +174,17 @@ def _retried(engine: Engine, event: events.TaskRetried) -> None:
 
 def _effect_started(engine: Engine, event: events.EffectStarted) -> None:
     """Note a start of a `"once"` effect; without a result, it is unknown whether the effect happened."""
-    extra = _task(engine, event.task).more()
+    task = _task(engine, event.task)
+    known = task.more().intents.get(event.key)
     # The journal and the staged rows may both have starts of this effect: the larger count is the newer one.
-    extra.intents[event.key] = max(event.starts, extra.intents.get(event.key, 0))
-    extra.effect_answers[event.key] = event.answers
-    _with_arguments(extra, event)
-
-
-def _with_arguments(extra: Extra, event: events.EffectStarted | events.EffectRecorded) -> None:
-    """Note the arguments of an effect, if it had any."""
-    if event.arguments is not None:
-        extra.effect_arguments[event.key] = event.arguments
-    else:
-        extra.effect_arguments.pop(event.key, None)
+    if known is None or event.starts >= known.starts:
+        task.more().intents[event.key] = _of(task, event)
 
 
 def _effect_recorded(engine: Engine, event: events.EffectRecorded) -> None:
     """Note the result of an effect, which the task gets when it runs again; it may be how a child thread ended."""
-    extra = _task(engine, event.task).more()
-    extra.effects[event.key] = event.result
-    extra.effect_answers[event.key] = event.answers
-    _with_arguments(extra, event)
+    task = _task(engine, event.task)
+    task.more().effects[event.key] = _of(task, event)
     heard(engine, event.key)
 
 
@@ -203,7 +195,8 @@ def _thread_started(engine: Engine, event: events.ThreadStarted) -> None:
 
 def _model_event(engine: Engine, event: ModelEvent) -> None:
     """Note what an event says about the model calls of a task: a reply, usage, a reservation or a grant."""
-    _task(engine, event.task).more().model_calls().apply(event)
+    task = _task(engine, event.task)
+    task.more().model_calls().apply(_of(task, event))
 
 
 def _started(engine: Engine, event: events.RunStarted) -> None:
@@ -295,6 +288,11 @@ def _task(engine: Engine, task_id: str) -> Task:
         engine.open_superstep()
     index = int(task_id[len(engine.path) :].split(":", 1)[0].split(".")[1])
     return engine.tasks[index]
+
+
+def _of(task: Task, event: _Event) -> _Event:
+    """Return *event*, which *task* keeps: an older graph may have had another name for its node."""
+    return event if event.task == task.id else replace(event, task=task.id)
 
 
 def _used(task: Task, usage: events.Usage | None) -> None:

@@ -1,11 +1,11 @@
-"""What is recorded of the model calls of one task: replies, usage, reservations and grants, as typed values.
+"""What is recorded of the model calls of one task: the events about its replies, usage, reservations and grants.
 
 A task that runs again after a pause or a crash gets the recorded replies and calls no model for them (decision 0033).
 
-Each value corresponds to one event of `events.model_calls`: `apply` folds an event into it, and `about` and `general`
-make the events again. What the calls have used is computed from these values and kept nowhere else. `_agents` makes the
-calls, stores each event while the task runs, and decides which budget a call must fit. For the terms, see
-docs/glossary.md.
+The record consists of the events of `events.model_calls` themselves, by call: a live run makes one and keeps it, and
+`apply` keeps one that was read. Only reservations and failed attempts change, and are values of which events are made.
+What the calls have used is computed from the record and kept nowhere else. `_agents` makes the calls, stores each event
+while the task runs, and decides which budget a call must fit. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -41,47 +41,6 @@ class ModelCall(NamedTuple):
     """Key inside the task: it contains a digest of the request, so that the same request finds the recorded reply."""
 
 
-class Reply(NamedTuple):
-    """A recorded reply of a model."""
-
-    data: Mapping[str, Any]
-    """The reply as plain data, without usage and model."""
-    usage: Usage | None
-    """None if the provider did not report it, which counts as one unreported call."""
-    model: str | None
-    """Name of the model, as the provider reported it; None if it did not."""
-    answers: int
-    """Number of answers to its questions that the task had been given by then."""
-
-
-class Stopped(NamedTuple):
-    """A reply that was cut off while it was streamed."""
-
-    text: Any
-    """What had been streamed, a str; or `Erased()`."""
-    model: str | None
-    """Name of the model."""
-    attempt: int
-    """Number of the attempt of the task, from 1."""
-
-
-class CallUsage(NamedTuple):
-    """The usage of a call whose reply is not recorded: a failed one that was billed, or a graph as a tool of an agent."""
-
-    usage: Usage
-    model: str | None
-    """Name of the model, or of the graph; None if it is not known."""
-
-
-class Grant(NamedTuple):
-    """What a person allowed a budget beyond its limit."""
-
-    of: str
-    """Name of the budget, such as `RUN`."""
-    amounts: Amounts
-    """Tokens, millionths of a dollar, and calls."""
-
-
 @final
 class ModelCalls:
     """All that is recorded of the model calls of one task.
@@ -95,15 +54,15 @@ class ModelCalls:
     def __init__(self) -> None:
         self.failed_attempts: int = 0
         """Attempts that failed after they had called a model: replies recorded before are not used again."""
-        self.replies: dict[ModelCall, Reply] = {}
-        self.stopped: dict[ModelCall, Stopped] = {}
+        self.replies: dict[ModelCall, events.ModelReplied] = {}
+        self.stopped: dict[ModelCall, events.ReplyStopped] = {}
         """Replies that were cut off, by call; the newest, if that happened several times to one."""
-        self.usages: dict[ModelCall, dict[int, CallUsage]] = {}
+        self.usages: dict[ModelCall, dict[int, events.UsageRecorded]] = {}
         """By call and number of the usage, from 1."""
         self.holds: dict[ModelCall, tuple[Amounts, ...]] = {}
         """Reservations by call, oldest first: a call that a crash cut off is made again, and reserves again. A recorded
         reply leaves its own, the newest, in place; otherwise a call that ends takes its own out. May be empty."""
-        self.grants: dict[str, Grant] = {}
+        self.grants: dict[str, events.BudgetGranted] = {}
         """By key of the answered question, `<call>/budget/<of>/<unit>/<n>`."""
 
     def call(self, key: str) -> ModelCall:
@@ -123,16 +82,34 @@ class ModelCalls:
             self.holds[call] = held[:-1]
         return bool(held)
 
-    def count(self, call: ModelCall, usage: Usage, model: str | None) -> int:
-        """Record the usage of *call*, whose reply is not recorded, and return its number, from 1.
+    def count(self, task: str, call: ModelCall, usage: Usage, model: str | None) -> events.UsageRecorded:
+        """Record the usage of *call* of the task with id *task*, whose reply is not recorded; return the event.
 
         The usage takes the place of its reservation, if there is one.
         """
         self.release(call)
-        counted = self.usages.setdefault(call, {})
-        nth = len(counted) + 1
-        counted[nth] = CallUsage(usage, model)
-        return nth
+        nth = len(self.usages.get(call, ())) + 1
+        event = events.UsageRecorded(**_of(task, call), nth=nth, usage=usage, model=model)
+        self.apply(event)
+        return event
+
+    def reply(
+        self, task: str, call: ModelCall, data: Mapping[str, Any], usage: Usage | None, model: str | None, answers: int
+    ) -> events.ModelReplied:
+        """Record the reply to *call* of the task with id *task*, as `ModelReplied` has it; return the event."""
+        event = events.ModelReplied(**_of(task, call), reply=data, usage=usage, model=model, answers=answers)
+        self.apply(event)
+        return event
+
+    def stop(self, task: str, call: ModelCall, text: str, model: str | None, attempt: int) -> events.ReplyStopped:
+        """Record that the reply to *call* of the task with id *task* was cut off after *text*; return the event."""
+        event = events.ReplyStopped(**_of(task, call), text=text, model=model, attempt=attempt)
+        self.apply(event)
+        return event
+
+    def grant(self, task: str, question: str, of: str, amounts: Amounts) -> None:
+        """Record that the answer to *question* granted *amounts* to the budget *of*, on the task with id *task*."""
+        self.apply(events.BudgetGranted(task=task, question=question, of=of, amounts=amounts))
 
     def discard_replies(self) -> bool:
         """Let the next attempt ask its models anew; return False if no model was called yet.
@@ -154,25 +131,23 @@ class ModelCalls:
             case events.RepliesDiscarded():
                 # The journal and what is stored beside it may both have a count: the larger one is the newer one.
                 self.failed_attempts = max(event.failed_attempts, self.failed_attempts)
+                return
             case events.BudgetGranted():
-                self.grants[event.question] = Grant(event.of, event.amounts)
+                self.grants[event.question] = event
+                return
+            case _:
+                call = ModelCall(event.failed_attempts, event.key)
+        match event:
             case events.BudgetHeld():
-                self.holds[ModelCall(event.failed_attempts, event.key)] = event.reservations
+                self.holds[call] = event.reservations
             case events.BudgetReleased():  # all reservations were given back
-                self.holds[ModelCall(event.failed_attempts, event.key)] = ()
+                self.holds[call] = ()
             case events.UsageRecorded():
-                counted = self.usages.setdefault(ModelCall(event.failed_attempts, event.key), {})
-                counted[event.nth] = CallUsage(event.usage, event.model)
+                self.usages.setdefault(call, {})[event.nth] = event
             case events.ReplyStopped():
-                call = ModelCall(event.failed_attempts, event.key)
-                self.stopped[call] = Stopped(event.text, event.model, event.attempt)
+                self.stopped[call] = event
             case events.ModelReplied():
-                call = ModelCall(event.failed_attempts, event.key)
-                self.replies[call] = Reply(event.reply, event.usage, event.model, event.answers)
-
-    def stop(self, call: ModelCall, text: str, model: str | None, attempt: int) -> None:
-        """Record that the reply to *call* was cut off after *text*."""
-        self.stopped[call] = Stopped(text, model, attempt)
+                self.replies[call] = event
 
     # -- what follows from the values ----------------------------------------------------------------------------
 
@@ -238,9 +213,9 @@ class ModelCalls:
         For budgets that begin anew with each execution of the node, as those of agents do.
         """
         found: dict[str, Amounts] = {}
-        for question, (of, amounts) in list(self.grants.items()):
+        for question, grant in list(self.grants.items()):
             if question.rpartition("/budget/")[0] == key:  # what stands before it names the call, see `grants`
-                found[of] = found.get(of, Amounts()).plus(amounts)
+                found[grant.of] = found.get(grant.of, Amounts()).plus(grant.amounts)
         return found
 
     # -- events --------------------------------------------------------------------------------------------------
@@ -253,62 +228,32 @@ class ModelCalls:
         """Yield the events of the task with id *task* that belong to no single call."""
         if self.failed_attempts:
             yield self.discarded_event(task)
-        for question in list(self.grants):
-            yield self.grant_event(task, question)
+        yield from list(self.grants.values())
 
     def about(self, task: str, call: ModelCall) -> Iterator[ModelEvent]:
         """Yield the events of one call of the task with id *task*, in the order in which they became true."""
         if call in self.holds:
             yield self.hold_event(task, call)
-        for nth in list(self.usages.get(call, ())):
-            yield self.usage_event(task, call, nth)
+        yield from list(self.usages.get(call, {}).values())
         if call in self.stopped:
-            yield self.stopped_event(task, call)
+            yield self.stopped[call]
         if call in self.replies:
-            yield self.reply_event(task, call)
-
-    def stopped_event(self, task: str, call: ModelCall) -> events.ReplyStopped:
-        """Return the event of the reply to *call* that was cut off."""
-        text, model, attempt = self.stopped[call]
-        return events.ReplyStopped(
-            task=task, key=call.key, failed_attempts=call.failed_attempts, text=text, model=model, attempt=attempt
-        )
+            yield self.replies[call]
 
     def discarded_event(self, task: str) -> events.RepliesDiscarded:
         """Return the event of the failed attempts so far."""
         return events.RepliesDiscarded(task=task, failed_attempts=self.failed_attempts)
 
-    def grant_event(self, task: str, question: str) -> events.BudgetGranted:
-        """Return the event of the grant that answered *question*."""
-        grant = self.grants[question]
-        return events.BudgetGranted(task=task, question=question, of=grant.of, amounts=grant.amounts)
-
     def hold_event(self, task: str, call: ModelCall) -> events.BudgetHeld | events.BudgetReleased:
         """Return the event of the reservations of *call*."""
-        failed, key = call
         if not self.holds[call]:
-            return events.BudgetReleased(task=task, key=key, failed_attempts=failed)
-        return events.BudgetHeld(task=task, key=key, failed_attempts=failed, reservations=self.holds[call])
+            return events.BudgetReleased(**_of(task, call))
+        return events.BudgetHeld(**_of(task, call), reservations=self.holds[call])
 
-    def usage_event(self, task: str, call: ModelCall, nth: int) -> events.UsageRecorded:
-        """Return the event of the *nth* usage of *call*, from 1."""
-        usage, model = self.usages[call][nth]
-        return events.UsageRecorded(
-            task=task, key=call.key, failed_attempts=call.failed_attempts, nth=nth, usage=usage, model=model
-        )
 
-    def reply_event(self, task: str, call: ModelCall) -> events.ModelReplied:
-        """Return the event of the reply to *call*."""
-        data, usage, model, answers = self.replies[call]
-        return events.ModelReplied(
-            task=task,
-            key=call.key,
-            failed_attempts=call.failed_attempts,
-            reply=data,
-            usage=usage,
-            model=model,
-            answers=answers,
-        )
+def _of(task: str, call: ModelCall) -> dict[str, Any]:
+    """Return the fields by which an event names *call* of the task with id *task*."""
+    return {"task": task, "key": call.key, "failed_attempts": call.failed_attempts}
 
 
 def added(total: Amounts | None, more: Amounts | None) -> Amounts | None:

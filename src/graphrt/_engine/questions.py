@@ -599,9 +599,9 @@ def effects_after(task: Task, question: OpenInterrupt) -> list[str]:
     runs again (decision 0057).
     """
     extra = task.more()
-    keys = [*extra.intents, *(key for key in extra.effects if key not in extra.intents)]
-    # `effect_answers`: how many answers the task had been given by then.
-    return [key for key in keys if extra.effect_answers[key] >= question.nth]
+    known = {**extra.intents, **extra.effects}  # by key, of those that started and ended the end
+    # `answers`: how many answers the task had been given by then.
+    return [key for key, effect in known.items() if effect.answers >= question.nth]
 
 
 # -- events of questions, to be logged or staged ----------------------------------------------------------------

@@ -24,7 +24,7 @@ from graphrt.errors import TaskFailure
 if TYPE_CHECKING:
     from graphrt._engine.open_interrupt import OpenInterrupt
     from graphrt._engine.run_state import RunState
-    from graphrt.events import ThreadStarted, Usage
+    from graphrt.events import EffectRecorded, EffectStarted, ThreadStarted, Usage
 
 DUE, RUNNING, DONE, HANDLED, PAUSED, FAILED = range(6)
 """Status of a task, in this order: to be started; started; its update is staged; failed, and its `on_error` node takes
@@ -85,8 +85,6 @@ class Extra:
         "child",
         "delay_s",
         "edited",
-        "effect_answers",
-        "effect_arguments",
         "effects",
         "failure",
         "handles",
@@ -112,20 +110,16 @@ class Extra:
         """Questions in the order in which they were first asked, also answered and closed ones."""
         self.answers: int = 0
         """Number of answers that the task was given."""
-        self.effects: dict[str, Any] = {}
-        """Results of effects by key: `name#n` for `ctx.effect`, `tool/...` for tools of agents, `thread/...` for the
-        ends of child threads."""
-        self.effect_answers: dict[str, int] = {}
-        """Number of answers that the task had when an effect started or ended, by key."""
-        self.effect_arguments: dict[str, Any] = {}
-        """Arguments of effects by key, as `EffectRecorded.arguments`; effects without arguments are not in it."""
+        self.effects: dict[str, EffectRecorded] = {}
+        """Ended effects by key: `name#n` for `ctx.effect`, `tool/...` for tools of agents, `thread/...` for the ends of
+        child threads."""
         self.requested: dict[str | ModelCall, None] = {}
         """Effects and model calls in the order in which the node last requested them; results come in any order."""
         self.models: ModelCalls | None = None
         """What is recorded of the task's model calls; None without any."""
-        self.intents: dict[str, int] = {}
-        """Number of starts of each `"once"` effect, by key. Such a start is stored before the effect runs; without a
-        result, its outcome is unknown."""
+        self.intents: dict[str, EffectStarted] = {}
+        """The last start of each `"once"` effect, by key. It is stored before the effect runs; without a result, the
+        outcome of the effect is unknown."""
         self.edited: bool = False
         """Whether an edit (`Runtime.update(as_node=)`) took the task as finished, so that its `interrupt_after` does
         not pause."""
@@ -159,6 +153,10 @@ class Extra:
         """
         self.requested.pop(what, None)
         self.requested[what] = None
+
+    def effect(self, key: str) -> EffectRecorded | EffectStarted | None:
+        """Return the newest event of the effect *key*: its end, else its last start; None if it is new."""
+        return self.effects.get(key) or self.intents.get(key)
 
     def model_calls(self) -> ModelCalls:
         """Return what is recorded of the task's model calls, and make it first if there is nothing yet."""
