@@ -13,11 +13,12 @@ within the task, at every execution. `_scope` has the services of the run. For t
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from copy import copy
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar, assert_never, final
+from typing import TYPE_CHECKING, Any, assert_never, final
 
 from graphrt._agents.redacted_items import redacted_item, redacted_reply
 from graphrt._agents.run_ledgers import grant, owner, was_granted
@@ -37,9 +38,19 @@ from graphrt._usage.budget import check_budget
 from graphrt.errors import BudgetExceededError, HarnessError, ReplayDivergedError, StoreError
 from graphrt.events import Amounts
 from graphrt.harness._harness_checks import check_harness
-from graphrt.harness._reply_data import is_plain, reply_from, reply_to
 from graphrt.harness.agent._bound_harness import BoundHarness
-from graphrt.harness.agent._host import GRANTED, Billed, CutOff, Granted, Held, Recalled, Released, Replied, warn
+from graphrt.harness.agent._host import (
+    GRANTED,
+    Billed,
+    CutOff,
+    Granted,
+    Held,
+    Recalled,
+    Released,
+    Replied,
+    StoredReply,
+    warn,
+)
 from graphrt.harness.budget._ledger import Ledger
 from graphrt.stores.ids import bare_id
 
@@ -54,8 +65,6 @@ if TYPE_CHECKING:
     from graphrt._usage.budget import Budget
     from graphrt.harness.agent._host import Fact, Question
     from graphrt.harness.protocol import ModelResponse
-
-T = TypeVar("T")
 
 
 @final
@@ -77,6 +86,8 @@ class TaskHost:
         "numbers",
         "thread",
     )
+
+    records: bool = True
 
     def __init__(self, context: Context[Any], *, ledger: Ledger | None = None) -> None:
         self._context = context
@@ -130,8 +141,9 @@ class TaskHost:
         if context._reason is not None or context._guarded or self._scope.control.halt is not None:
             context._check()
 
-    async def beside(self, run: Callable[[], Awaitable[T]]) -> T:
-        """Await one *run* of a harness; if it pauses, first wait until its siblings have ended or paused too.
+    @asynccontextmanager
+    async def beside(self) -> AsyncGenerator[None, None]:
+        """Surround one run of a harness; if it pauses, first wait until its siblings have ended or paused too.
 
         Otherwise the replies that the siblings get after the pause would be lost, and their questions asked one by one.
         """
@@ -144,7 +156,7 @@ class TaskHost:
         self._flying[mine] = current_task()
         try:
             with inside(harness_runs=runs | {mine}, order=order):
-                return await run()
+                yield
         except Suspended:
             del self._flying[mine]
             mine.set_result(None)
@@ -190,23 +202,25 @@ class TaskHost:
         models = extra.model_calls()
         asked = models.call(key)  # the key with the number of failed attempts
         extra.request(asked)  # entries come in the order of the requests, not of the replies (rule R13)
-        known = models.replies.get(asked)
-        response: ModelResponse | None = None
+        known, recorded = models.replies.get(asked), False
         instead: Callable[[], Awaitable[ModelResponse]] | None = None
         if known is not None:
             self.account()  # this execution may not have counted it yet
-            response = reply_from(own(known.reply), known.usage, known.model)  # a copy, which the node may change
+            recorded = True
         else:
             self.check()
-        if known is None and log is not None:
-            before = len(models.failed(asked))
-            response, instead = log.reply(task, asked)
-            if self.ledger is not None:  # failed calls that were billed are not made again: their usage is in the log
-                for one in models.failed(asked)[before:]:
-                    self.ledger.charge(used_amounts(one))
+            if log is not None:
+                before = len(models.failed(asked))
+                known, instead = log.reply(task, asked)
+                if (
+                    self.ledger is not None
+                ):  # failed calls that were billed are not made again: their usage is in the log
+                    for one in models.failed(asked)[before:]:
+                        self.ledger.charge(used_amounts(one))
         return Recalled(
-            response=response,
-            recorded=known is not None,
+            # A copy, which the node may change.
+            reply=None if known is None else StoredReply(own(known.reply), known.usage, known.model),
+            recorded=recorded,
             failed=models.failed(asked),
             used=models.charged(asked),
             granted=models.granted_for(key) if extra.interrupts else {},  # no grant without a question
@@ -216,6 +230,8 @@ class TaskHost:
 
     async def record(self, fact: Fact) -> Any:
         """Make *fact* a value of the task, and stage its event. Of a reply, return what is stored of it."""
+        if isinstance(fact, Replied):
+            return await self._replied(fact)
         services, task = self._scope, self._task
         if isinstance(fact, Granted):
             holder = owner(task, fact.of, services.root)
@@ -223,8 +239,6 @@ class TaskHost:
             await call_store(services, keep_grant, services, holder, fact.question)
             return None
         models = task.more().model_calls()
-        if isinstance(fact, Replied):
-            return await self._replied(fact)
         call = models.call(fact.key)
         match fact:
             case Held(want=want):  # no `account`: it is settled when the call ends
@@ -250,27 +264,25 @@ class TaskHost:
         await call_store(services, stage, services, task, staged)
         return None
 
-    async def _replied(self, fact: Replied) -> ModelResponse:
-        """Record a reply and return it as it is stored, so that the node gets the same as after a restart."""
-        services, task, response = self._scope, self._task, fact.response
-        models = task.more().model_calls()
-        call = ModelCall(fact.attempts, fact.key)
-        if not is_plain(response):
+    async def _replied(self, fact: Replied) -> Mapping[str, Any] | None:
+        """Record a reply; return its data as it is stored, or None if its usage alone is."""
+        services, task, call = self._scope, self._task, ModelCall(fact.attempts, fact.key)
+        extra = task.more()
+        models = extra.model_calls()
+        if fact.data is None:
             held = models.holds.get(call, ())[-1:] or (Amounts(),)  # its own reservation, if a budget bounds it
-            usage = settled(getattr(response, "usage", None), held[0])
-            await self.record(Billed(call.key, usage, getattr(response, "model", None)))
-            return response
-        data = reply_to(response)
-        stored = check_storable(task.engine, task, data, "got a reply of a model")  # *data*, or a redacted copy
-        data = stored if stored is data else redacted_reply(stored, data)
+            await self.record(Billed(call.key, settled(fact.usage, held[0]), fact.model))
+            return None
+        stored = check_storable(task.engine, task, fact.data, "got a reply of a model")  # the data, or a redacted copy
+        data = fact.data if stored is fact.data else redacted_reply(stored, fact.data)
         if self._context._reason is not None:
             self._context._check_kept()
-        answers = task.more().answers  # that the task had been given so far
-        event = models.reply(task.id, call, own(data), response.usage, response.model, answers)
+        # With the number of answers that the task had been given so far.
+        event = models.reply(task.id, call, own(data), fact.usage, fact.model, extra.answers)
         if services.stage is not None:
             await call_store(services, stage, services, task, {f"model/{_name(call)}": event})
         self.account()
-        return reply_from(data, response.usage, response.model)
+        return data
 
     async def effect(
         self, key: str, call: Callable[[], Awaitable[Any]], kind: EffectKind, about: Mapping[str, Any]

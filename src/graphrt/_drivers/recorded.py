@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from graphrt._engine.model_calls import ModelCall
     from graphrt._engine.task import Task
-    from graphrt.events import SuperstepAbandoned
+    from graphrt.events import ModelReplied, SuperstepAbandoned
     from graphrt.harness.protocol import ModelResponse
 
 
@@ -71,7 +71,7 @@ class Recorded(Protocol):
         """
         ...
 
-    def reply(self, task: Task, call: ModelCall) -> tuple[ModelResponse | None, Callable[[], Awaitable[ModelResponse]]]:
+    def reply(self, task: Task, call: ModelCall) -> tuple[ModelReplied | None, Callable[[], Awaitable[ModelResponse]]]:
         """Return the recorded reply of a model, and what answers in place of the model.
 
         Args:

@@ -183,7 +183,9 @@ class Recordings:
         await self._cancelled_if_pending(task, key in self._log_of(task).effects)
         return self.effect(task, key)
 
-    def reply(self, task: Task, call: ModelCall) -> tuple[ModelResponse | None, Callable[[], Awaitable[ModelResponse]]]:
+    def reply(
+        self, task: Task, call: ModelCall
+    ) -> tuple[events.ModelReplied | None, Callable[[], Awaitable[ModelResponse]]]:
         """Return the recorded reply to a model call that no budget had bounded, else None, and what answers for the model.
 
         A call with a budget is made, with the recorded reply in place of the model's, so that budgets are charged, and
@@ -200,13 +202,13 @@ class Recordings:
         async def instead() -> Any:
             """Answer in place of the model."""
             if known is not None:
-                return _reply(known)
+                return reply_from(own(known.reply), known.usage, known.model)
             await self._cancelled_if_pending(task, answered=False)
             asked = {one.key for one in log.replies.values()} - {one.key for one in task.more().model_calls().replies}
             raise self._failure(log, task) or self._unanswered(task, "model", call.key, unused=asked)
 
         if known is not None and call not in log.held:
-            return _reply(known), instead  # no budget bounded it, or a cache of the agent's had it
+            return known, instead  # no budget bounded it, or a cache of the agent's had it
         return None, instead
 
     async def _cancelled_if_pending(self, task: Task, answered: bool) -> None:  # noqa: FBT001 - for this class only
@@ -263,11 +265,6 @@ class Recordings:
         call = UnansweredCall(node=task.node.name, task_id=task.id, kind=kind, key=key, unused=tuple(sorted(unused)))
         self.unanswered.append(call)
         return NOT_IN_THE_LOG(node=task.node.name, task_id=task.id, asked=call.asked, instead=call.known)
-
-
-def _reply(event: events.ModelReplied) -> Any:
-    """Return the reply that *event* recorded, as a model or harness would return it."""
-    return reply_from(own(event.reply), event.usage, event.model)
 
 
 def made(name: str, message: str, task: Task) -> Exception:

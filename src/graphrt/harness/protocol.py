@@ -6,7 +6,7 @@ Requests are defined in `request`. Nothing that knows a provider, a script or a 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, Unpack
 
 import typing_extensions as te
@@ -269,6 +269,24 @@ class ModelProfile:
             return True
         with_tools = self.output_schema_with_tools or not request.tools
         return self.output_schema and with_tools and (self.open_output_schema or form.strict)
+
+
+def cost_of(profile: ModelProfile, read: int, written: int) -> float | None:
+    """Return the dollars for *read* input tokens and *written* output tokens; None if a price is unknown."""
+    if profile.input_usd_per_token is None or profile.output_usd_per_token is None:
+        return None
+    return read * profile.input_usd_per_token + written * profile.output_usd_per_token
+
+
+def priced(usage: Usage, profile: ModelProfile) -> Usage:
+    """Return *usage* with a cost at the profile's prices, unless it already has one or a price is unknown.
+
+    A cost that the provider reports wins over these prices. A usage without tokens was not reported, and has no price.
+    """
+    if usage.cost_usd is not None or not (usage.input_tokens or usage.output_tokens):
+        return usage
+    cost = cost_of(profile, usage.input_tokens, usage.output_tokens)
+    return usage if cost is None else replace(usage, cost_usd=cost, unpriced_calls=usage.unreported_calls)
 
 
 class ChatModel(Protocol):

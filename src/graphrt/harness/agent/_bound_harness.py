@@ -20,7 +20,6 @@ from asyncio import CancelledError
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from copy import copy
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, final, overload
 
 from graphrt._ambient import surroundings
@@ -34,11 +33,9 @@ from graphrt.errors._codes.agents import (
 from graphrt.harness._harness_checks import check_real, usage_problem
 from graphrt.harness._output.exchange import with_output
 from graphrt.harness._output.form import OutputForm
-from graphrt.harness.agent._chain import Link, Next, PendingCall, chained, profile_of
 from graphrt.harness.agent._digest import of_call
 from graphrt.harness.agent._host import CutOff, Host, number
-from graphrt.harness.agent._model_calls import Recorded
-from graphrt.harness.budget._admission import Budgeted, Timed
+from graphrt.harness.agent._model_calls import Budgeted, Link, Next, PendingCall, Recorded, Timed, chained
 from graphrt.harness.protocol import AgentReply, OutputT_co, TextDelta
 from graphrt.harness.request import AllButOutput, ModelRequest
 from graphrt.harness.tools.registry import name_of
@@ -200,27 +197,26 @@ class BoundHarness(Generic[OutputT_co]):
                 yield item
 
     async def _go(self, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
-        """Run the harness, possibly beside others that the node has started; the common part of `run` and `stream`.
+        """Run an agent with the task as its host, or a plain harness as one call, possibly beside others of the node.
+
+        The common part of `run` and `stream`.
 
         Raises:
             NodeError: The attempt has ended or was given up (`attempt-over`).
         """
         # `beside` lets a run that pauses to ask a person wait for the other runs first, so that their replies are kept.
-        return await self._host.beside(partial(self._run, prompt, options, show))
-
-    async def _run(self, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
-        """Run an agent with the task as its host, or a plain harness as one call."""
-        drive = getattr(self._harness, "__graphrt_drive__", None)  # a method that agents have for this call
-        if drive is None:
-            return await self._plain(prompt, options, show)
-        if self._tools is not None:
-            options["tools"] = self._allowed(options.get("tools"), self._tools)
-        host = self._host
-        if show != host.emit:
-            host = copy(host)  # shares the counters and what is in flight
-            host.emit = show
-        reply: AgentReply = await drive(host, prompt, options)
-        return reply
+        async with self._host.beside():
+            drive = getattr(self._harness, "__graphrt_drive__", None)  # a method that agents have for this call
+            if drive is None:
+                return await self._plain(prompt, options, show)
+            if self._tools is not None:
+                options["tools"] = self._allowed(options.get("tools"), self._tools)
+            host = self._host
+            if show != host.emit:
+                host = copy(host)  # shares the counters and what is in flight
+                host.emit = show
+            reply: AgentReply = await drive(host, prompt, options, options.pop("transcript", None))
+            return reply
 
     def _allowed(self, wanted: Any, tools: Sequence[Any]) -> Sequence[Any]:
         """Return the tools that the agent may use: the *wanted* ones, or all *tools* of the node if that is None.
@@ -258,7 +254,7 @@ class BoundHarness(Generic[OutputT_co]):
             """Check that the harness may be called before its profile is read: the link in place of `Fallback`."""
             if surroundings().instead is None:
                 check_real(harness)  # raises if this process forbids real model requests, as a test suite may
-            call.model = harness
+            call.ask(harness)
             if host.ledger is not None:  # `defaults`: options that the harness uses if a call does not give them
                 defaults = getattr(harness, "defaults", None)
                 call.request = ModelRequest.build(prompt, options, defaults=defaults)  # type: ignore[arg-type]  # checked there
@@ -267,7 +263,7 @@ class BoundHarness(Generic[OutputT_co]):
         async def ask(call: PendingCall) -> AgentReply:
             """Ask the harness itself; record what its reply had said if it is cut off."""
             try:
-                return await _called(harness, prompt, options, show, call.began)
+                return await _called(call, prompt, options, show)
             except CancelledError:
                 heard = "".join(item.text for item in call.began if type(item) is TextDelta)
                 if heard and form is None:
@@ -291,41 +287,30 @@ class BoundHarness(Generic[OutputT_co]):
         return getattr(self._harness, name)
 
 
-async def _called(
-    harness: Any, prompt: Any, options: dict[str, Any], show: Show | None, began: list[Any]
-) -> AgentReply:
-    """Return the reply of *harness*, or the logged one if the run is executed again; report the prompt to the watcher.
+async def _called(call: PendingCall, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
+    """Return the reply of the harness, or the logged one if the run is executed again; report the prompt to the watcher.
 
-    If *show* is given, it gets each item of the reply, or the reply alone if the harness cannot stream. *began* gets the
-    items of a stream.
-    """
-    watcher = surroundings().watcher
-    if watcher is not None:
-        watcher.asks(profile_of(harness).name, prompt)
-    instead = surroundings().instead
-    if instead is None and show is not None and hasattr(harness, "stream"):
-        streamed = await _streamed(harness, prompt, options, show, began)
-        _check_usage(harness, streamed)
-        return streamed
-    reply: AgentReply = await (harness.run(prompt, **options) if instead is None else instead())
-    if instead is None:  # a logged reply was checked when it was first recorded
-        _check_usage(harness, reply)
-    if show is not None:
-        show(reply)
-    return reply
-
-
-def _check_usage(harness: Any, reply: Any) -> None:
-    """Check that the usage of *reply* can be counted.
-
-    A negative count would let a budget grow, and with a NaN it would never be exceeded.
+    If *show* is given, it gets each item of the reply, or the reply alone if the harness cannot stream.
 
     Raises:
-        BadResponseError: It cannot be counted.
+        BadResponseError: The usage of the reply cannot be counted.
     """
-    problem = usage_problem(getattr(reply, "usage", None))
-    if problem is not None:
-        raise USAGE_CANNOT_BE_COUNTED(harness=harness, problem=problem, billed=True)  # the harness has replied
+    harness, around = call.model, surroundings()
+    if around.watcher is not None:
+        around.watcher.asks(call.profile.name, prompt)
+    streams = around.instead is None and show is not None and hasattr(harness, "stream")
+    reply: AgentReply
+    if around.instead is not None:
+        reply = await around.instead()  # it was checked when it was first recorded
+    else:
+        reply = await (_streamed(call, prompt, options, show) if streams else harness.run(prompt, **options))
+        # A negative count would let a budget grow, and with a NaN it would never be exceeded.
+        problem = usage_problem(getattr(reply, "usage", None))
+        if problem is not None:
+            raise USAGE_CANNOT_BE_COUNTED(harness=harness, problem=problem, billed=True)  # the harness has replied
+    if show is not None and not streams:
+        show(reply)
+    return reply
 
 
 def _form(options: dict[str, Any]) -> OutputForm | None:
@@ -340,18 +325,16 @@ def _form(options: dict[str, Any]) -> OutputForm | None:
     return form
 
 
-async def _streamed(harness: Any, prompt: Any, options: dict[str, Any], show: Show, began: list[Any]) -> AgentReply:
+async def _streamed(call: PendingCall, prompt: Any, options: dict[str, Any], show: Any) -> AgentReply:
     """Stream a plain harness, show each item, and return the last one, which must be the whole reply.
-
-    The items are added to *began*.
 
     Raises:
         InputError: The last item is not a reply (`no-final-reply`).
     """
-    last: Any = None
+    harness, last = call.model, None
     async for item in harness.stream(prompt, **options):
         last = item
-        began.append(item)
+        call.began.append(item)
         show(item)
     if last is None or not hasattr(last, "usage"):  # replies have this attribute, pieces of replies do not
         ended = "it yielded nothing" if last is None else f"its last item is {a_type(last)}"

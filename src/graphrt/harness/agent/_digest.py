@@ -57,21 +57,16 @@ def as_known(
         form: Required form of the answer; None for free text.
         model: The model that is asked first.
     """
-    ways = _ways(request, form, model)
-    replies = host.replies
-    if not replies or len(ways) == 1:
-        return ways[0]
-    begun = ((way, f"{path}{of_run(agent, way)}.") for way in ways)
-    return next((way for way, prefix in begun if any(key.startswith(prefix) for key in replies)), ways[0])
-
-
-def _ways(request: ModelRequest, form: OutputForm | None, model: ChatModel) -> tuple[ModelRequest, ...]:
-    """Return *request* as *model* is asked for *form*, then as a model of the other kind would be."""
     if form is None:
-        return (request,)
+        return request
     asked = asked_of(form, model, request)
+    replies = host.replies
+    if not replies:
+        return asked
     held = replace(request, output=form.spec)
-    return asked, in_words(held) if asked.output is not None else held
+    other = in_words(held) if asked.output is not None else held  # as a model of the other kind is asked
+    begun = ((way, f"{path}{of_run(agent, way)}.") for way in (asked, other))
+    return next((way for way, prefix in begun if any(key.startswith(prefix) for key in replies)), asked)
 
 
 def of_arguments(arguments: Mapping[str, Any]) -> str:

@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, final
 
 from graphrt._ambient import running
 from graphrt.errors._codes.agents import NOBODY_TO_ASK
 from graphrt.events import Amounts, Usage
-from graphrt.harness.protocol import ModelResponse
 from graphrt.harness.tools.protocol import EffectClass
 
 if TYPE_CHECKING:
     from graphrt.harness.budget._ledger import Ledger
+    from graphrt.harness.protocol import ModelResponse
 
-T = TypeVar("T")
 _log: Final = logging.getLogger("graphrt.harness")
 _WARNED: Final[set[str]] = set()
 """Warnings that were logged in this process."""
@@ -43,17 +43,32 @@ __all__ = [
     "Released",
     "Replied",
     "StandaloneHost",
+    "StoredReply",
     "number",
     "warn",
     "warn_unseen",
 ]
 
 
+class StoredReply(NamedTuple):
+    """A reply in the form in which it is recorded."""
+
+    data: Mapping[str, Any]
+    """The reply as plain data, without usage and model; see `harness._reply_data`."""
+    usage: Usage | None
+    """None if the provider did not report it."""
+    model: str | None
+    """Name of the model, as the provider reported it."""
+
+
 class Replied(NamedTuple):
-    """The call was answered. `record` returns the response as it was stored, perhaps redacted."""
+    """The call was answered. `record` returns the data as it was stored, perhaps redacted; None if it was not."""
 
     key: str
-    response: ModelResponse
+    data: Mapping[str, Any] | None
+    """The reply as plain data. None if it cannot be: then its usage alone is recorded."""
+    usage: Usage | None
+    model: str | None
     attempts: int
     """Number of attempts of the task that had failed when the call was made: one that fails later discards the reply."""
 
@@ -104,7 +119,7 @@ Fact: TypeAlias = Replied | Billed | Held | Released | CutOff | Granted
 class Recalled:
     """What is recorded of a model call before it is made."""
 
-    response: ModelResponse | None = None
+    reply: StoredReply | None = None
     """The reply, as often as the task is executed again; None if there is none."""
     recorded: bool = False
     """Whether an earlier execution of the task recorded the reply; else it comes from the log of another run."""
@@ -157,6 +172,8 @@ class Host(Protocol):
     """Shows an item of an agent on the stream; None if there is no reader."""
     numbers: dict[str, int]
     """How often each thing came in this execution of the task; see `number`."""
+    records: bool
+    """Whether replies are recorded. If not, agents compute no keys."""
 
     @property
     def key(self) -> str:
@@ -164,8 +181,8 @@ class Host(Protocol):
         ...
 
     @property
-    def replies(self) -> Collection[str] | None:
-        """Keys of the model calls whose replies are recorded; None if replies are not: agents compute no keys then."""
+    def replies(self) -> Collection[str]:
+        """Keys of the model calls whose replies this execution of the task would be given."""
         ...
 
     @property
@@ -173,8 +190,8 @@ class Host(Protocol):
         """Keys of the questions that a person has answered."""
         ...
 
-    async def beside(self, run: Callable[[], Awaitable[T]]) -> T:
-        """Await *run*, one of several concurrent agent runs of the task. If it pauses, it waits for the others first.
+    def beside(self) -> AbstractAsyncContextManager[None]:
+        """Return what surrounds one of several concurrent agent runs of the task. If it pauses, it waits for the others.
 
         The replies of the others would be lost otherwise, and their questions asked one by one.
         """
@@ -185,7 +202,7 @@ class Host(Protocol):
         ...
 
     async def record(self, fact: Fact) -> Any:
-        """Store *fact*; it is durable when this returns. Of a `Replied`, the response as it was stored is returned."""
+        """Store *fact*; it is durable when this returns. Of a `Replied`, the data as it was stored is returned."""
         ...
 
     async def effect(
@@ -222,7 +239,8 @@ class StandaloneHost:
     key: str = ""
     ledger: Ledger | None = None
     known_by: Ledger | None = None
-    replies: Collection[str] | None = None
+    records: bool = False
+    replies: Collection[str] = ()
     answered: Collection[str] = ()
 
     def __init__(self, *, deps: Any = None, emit: Callable[[Any], None] | None = None) -> None:
@@ -230,17 +248,16 @@ class StandaloneHost:
         self.emit: Callable[[Any], None] | None = emit
         self.numbers: dict[str, int] = {}
 
-    async def beside(self, run: Callable[[], Awaitable[T]]) -> T:
-        """Await *run*; nothing can pause here."""
-        return await run()
+    def beside(self) -> AbstractAsyncContextManager[None]:
+        """Return nothing that does anything: no run can pause here."""
+        return nullcontext()
 
     async def recall(self, key: str) -> Recalled:  # noqa: ARG002
         """Return that nothing is recorded."""
         return Recalled()
 
-    async def record(self, fact: Fact) -> Any:
-        """Record nothing; return the response of a reply."""
-        return fact.response if isinstance(fact, Replied) else None
+    async def record(self, fact: Fact) -> None:
+        """Record nothing."""
 
     async def effect(
         self,

@@ -11,34 +11,35 @@
 | the model | streams if there is a reader |
 
 The list is in `Caller`. Middleware of users stands outside of it. A harness that is no agent has a chain of its own,
-with its whole reply at the end (`_bound_harness`). `Budgeted` and `Timed` are in `budget._admission`.
+with its whole reply at the end (`_bound_harness`). What a call may use, and the question for more, is `budget._admission`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, final
 
 from graphrt import _retry_policy
 from graphrt._ambient import inside, surroundings
+from graphrt._usage.amounts import SECONDS, settled, used_amounts
 from graphrt._usage.usage import UNREPORTED
 from graphrt.errors import BadResponseError, HarnessError, InputError, ToolError, a_type
 from graphrt.errors._codes.agents import NOT_A_RESPONSE
-from graphrt.events import Usage
+from graphrt.errors._codes.budgets import BUDGET_TIME_OVER
+from graphrt.events import Amounts, Usage
 from graphrt.harness._harness_checks import check_real, usage_problem
 from graphrt.harness._output.exchange import in_words
-from graphrt.harness.agent._chain import Link, Next, PendingCall, chained
+from graphrt.harness._reply_data import is_plain, reply_from, reply_to
 from graphrt.harness.agent._digest import of_request
-from graphrt.harness.agent._host import CutOff, Host, Place, Recalled, Replied
+from graphrt.harness.agent._host import Billed, CutOff, Held, Host, Place, Recalled, Released, Replied
 from graphrt.harness.agent.cache import ResponseCache, asked_of
 from graphrt.harness.agent.events import ModelEnded, ModelFailed, ModelStarted
-from graphrt.harness.budget._admission import Budgeted, Timed, count_earlier
-from graphrt.harness.budget._prices import priced
+from graphrt.harness.budget._admission import More, most, reserve
 from graphrt.harness.messages import ProviderPart, ThinkingBlock, ToolCall
-from graphrt.harness.protocol import AgentReply, ChatModel, ModelResponse, TextDelta
+from graphrt.harness.protocol import AgentReply, ChatModel, ModelProfile, ModelResponse, StreamItem, TextDelta, priced
 from graphrt.harness.request import ModelRequest
 from graphrt.harness.tools._invoke import invoke
 
@@ -54,6 +55,67 @@ _TUPLES: Final[Mapping[str, type[Any]]] = {
     "provider_parts": ProviderPart,
 }
 """Fields of a response that are tuples, with the class of their items."""
+
+
+@final
+@dataclass(slots=True)
+class PendingCall:
+    """One call on its way through the chain. It is one object from end to end: links note in it what they find out."""
+
+    request: ModelRequest
+    """What is asked; a fallback model may be asked in other words."""
+    key: str
+    """Identifies the call within the task: the same at every execution."""
+    digest: str = ""
+    """Digest of the request as it came; empty if nothing needs it."""
+    number: int = 1
+    """Number of the call in its agent run, from 1."""
+    model: Any = None
+    """The model, or harness, that is asked; None before it is chosen. `ask` sets it."""
+    began: list[StreamItem] = field(default_factory=list["StreamItem"])
+    """Items of the response that came in this attempt, if it is streamed."""
+    failed: list[Usage] = field(default_factory=list["Usage"])
+    """Usage of each attempt that left no reply and was billed, those of earlier executions included."""
+    source: Literal["model", "cache", "journal"] = "model"
+    """Where the response came from."""
+
+    _profile: ModelProfile | None = None
+    """Profile of the model; None before it is needed."""
+
+    def ask(self, model: Any) -> None:
+        """Ask *model* from now on."""
+        self.model, self._profile = model, None
+
+    @property
+    def profile(self) -> ModelProfile:
+        """Profile of the model: name, prices and limits. If it has none, only a name is known.
+
+        Reading it may import litellm (decision 0041).
+        """
+        profile = self._profile
+        if profile is None:
+            profile = getattr(self.model, "profile", None) or ModelProfile(name=type(self.model).__name__)
+            self._profile = profile
+        return profile
+
+
+Next: TypeAlias = Callable[[PendingCall], Awaitable[ModelResponse]]
+"""The rest of the chain; a link may call it any number of times."""
+
+
+class Link(Protocol):
+    """A link of a chain."""
+
+    async def __call__(self, call: PendingCall, next_: Next) -> ModelResponse:
+        """Return the response to *call*, of *next_* or of its own."""
+        ...
+
+
+def chained(links: Sequence[Link], end: Next) -> Next:
+    """Return the chain of *links*, outermost first, around *end*."""
+    for link in reversed(links):
+        end = partial(link, next_=end)
+    return end
 
 
 @final
@@ -83,7 +145,7 @@ class Caller:
         self._ask = chained(links, partial(_ask_model, emit, None if place.depth else host))
         self._models = models
         self._place = place
-        self._keyed = host.replies is not None or cache is not None  # digests took a third of a turn's time
+        self._keyed = host.records or cache is not None  # digests took a third of a turn's time
         self._counts: dict[str, int] = {}
         self._asked = 0
         self.remembered: bool = False
@@ -126,24 +188,25 @@ class Recorded:
         call.failed.extend(recalled.failed)
         if self._ledger is not None:
             count_earlier(self._ledger, self._host.known_by, recalled)
-        if recalled.recorded and recalled.response is not None:
-            call.source = "journal"
-            return recalled.response
-        response = recalled.response if recalled.response is not None else await _observed(call, recalled, next_)
-        stored: ModelResponse = await self._host.record(Replied(call.key, response, recalled.identity[1]))
-        return stored
-
-
-async def _observed(call: PendingCall, recalled: Recalled, next_: Next) -> ModelResponse:
-    """Make *call*, as a part of a run that is executed again, or as telemetry sees it."""
-    if recalled.instead is not None:
-        with inside(instead=recalled.instead):
-            return await next_(call)
-    watcher = surroundings().watcher
-    if watcher is None:
-        return await next_(call)
-    response: ModelResponse = await watcher.model_call(*recalled.identity, partial(next_, call))
-    return response
+        watcher = surroundings().watcher
+        if recalled.reply is not None:
+            response = reply_from(*recalled.reply)
+            if recalled.recorded:
+                call.source = "journal"
+                return response
+        elif recalled.instead is not None:
+            with inside(instead=recalled.instead):
+                response = await next_(call)
+        elif watcher is not None:
+            response = await watcher.model_call(*recalled.identity, partial(next_, call))
+        else:
+            response = await next_(call)
+        if not self._host.records:
+            return response
+        usage, model = getattr(response, "usage", None), getattr(response, "model", None)  # of a user's own class
+        data = reply_to(response) if is_plain(response) else None
+        stored = await self._host.record(Replied(call.key, data, usage, model, recalled.identity[1]))
+        return response if stored is None else reply_from(stored, usage, model)  # the same as after a restart
 
 
 @final
@@ -172,9 +235,9 @@ class Fallback:
         for number, model in enumerate(self._models, 1):
             if surroundings().instead is None:
                 check_real(model)
-            call.model = model
+            call.ask(model)
             # A fallback may lack what the first model can.
-            call.request = request if model.profile.holds_to_output(request) else in_words(request)
+            call.request = request if call.profile.holds_to_output(request) else in_words(request)
             try:
                 return await next_(call)
             except (ToolError, InputError):
@@ -215,6 +278,165 @@ class Retried:
                     raise
             await _rest(wait_s)
             attempt += 1
+
+
+@final
+class Budgeted:
+    """Makes a call within the budget of a ledger and of the ledgers above it.
+
+    The budget is charged what the provider reports; what it does not report stays spent as it was reserved. A call that
+    fails or is cancelled is free if it was not answered, and charged like any other if it was (see `_count_failed`).
+
+    Args:
+        host: Stores the reservation, and asks a person for more.
+        ledger: The innermost budget that the calls count against; None only counts failures that were billed.
+    """
+
+    def __init__(self, host: Host, ledger: Ledger | None) -> None:
+        self._host = host
+        self._ledger = ledger
+
+    async def __call__(self, call: PendingCall, next_: Next) -> ModelResponse:
+        """Make *call*. Its usage says what was reserved for what the provider did not report.
+
+        Raises:
+            BudgetExceededError: The call does not fit, or its time ran out.
+            InputError: The call has no upper bound (`budget-without-max-tokens`, `budget-without-price`).
+            Exception: Anything that *next_* raises.
+        """
+        ledger, host = self._ledger, self._host
+        if ledger is None:
+            call.began.clear()
+            try:
+                return await next_(call)
+            except BaseException as error:
+                await _count_failed(error, call, host)
+                raise
+        want, more = most(call.request, call.profile, ledger), More(host, call.key, call.profile)
+        while True:
+            call.began.clear()
+            hold = await reserve(ledger, want, more)
+            try:
+                # Durable first: after a crash the call counts as paid (R11).
+                await host.record(Held(call.key, hold.want))
+                with inside(holding=True):
+                    response = await next_(call)
+                usage = _settled(response.usage, hold.want, call.profile)
+                hold.commit(used_amounts(usage))
+                # Of other classes only the ledger counts the usage: they are not replies that graphrt may change.
+                return response if type(response) is not AgentReply else replace(response, usage=usage)
+            except GeneratorExit:
+                if call.began:
+                    hold.commit(hold.want)
+                raise  # the coroutine is being closed, and cannot await any more
+            except BaseException as error:
+                failed = await _count_failed(error, call, host, held=hold.want)
+                if failed is None:
+                    await host.record(Released(call.key))
+                hold.commit(used_amounts(failed))
+                if not isinstance(error, _LateError):
+                    raise
+                left = error.left
+            finally:
+                hold.release()
+            timed = [(one.remaining_s, one) for one in ledger.chain() if one.remaining_s is not None]
+            _, over = min(timed, key=lambda one: one[0])
+            if over.budget.on_exceeded != "interrupt" or not await more.ask(over, SECONDS, want):
+                raise BUDGET_TIME_OVER(
+                    did="was cancelled, as it did not fit",
+                    of=over.of,
+                    seconds=over.budget.seconds,
+                    left=f", of which {left:g} s were left when the call began",
+                    limit=over.budget,
+                    value=None,
+                )
+
+
+@final
+class Timed:
+    """Cuts a call off when the seconds of a budget are over; `Budgeted`, around it, decides what follows."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    async def __call__(self, call: PendingCall, next_: Next) -> ModelResponse:
+        """Make *call*, within the seconds that are left when it begins."""
+        left = self._ledger.seconds_left()
+        scope = asyncio.timeout(left)
+        try:
+            async with scope:
+                return await next_(call)
+        except TimeoutError:
+            if left is None or not scope.expired():
+                raise  # the call's own TimeoutError
+        raise _LateError(left)
+
+
+class _LateError(Exception):
+    """The budget's seconds ended during the call."""
+
+    def __init__(self, left: float) -> None:
+        super().__init__(left)
+        self.left: Final = left
+        """Seconds that were left when the call began."""
+
+
+async def _count_failed(
+    error: BaseException,
+    call: PendingCall,
+    host: Host,
+    *,
+    held: Amounts = Amounts(),  # noqa: B008 - a frozen value
+) -> Usage | None:
+    """Count *call*, which ended with *error*, if it was billed.
+
+    It was if the provider answered with status 200 (`HarnessError.billed`), or if the stream of the answer began. A
+    failure before that is free: a status of 4xx or 5xx, a request that was never sent, a connection that was not made.
+    So is a cancelled or late call of which nothing came.
+
+    Args:
+        error: What the call raised.
+        call: The call.
+        host: Stores the usage, in place of the reservation of the call.
+        held: What was reserved for the call.
+
+    Returns:
+        The usage of the call, with what was reserved for what the provider did not report; None if the call is free.
+    """
+    reported: Usage | None = None
+    billed = bool(call.began)
+    if isinstance(error, HarnessError):
+        billed, reported = billed or error.billed, error.usage
+    around = surroundings()
+    if not billed or around.instead is not None:  # a run that is executed again has the usage from its log
+        return None
+    if reported is not None and (usage_problem(reported) is not None or not reported.total_tokens):
+        reported = None
+    usage = _settled(reported, held, call.profile)
+    if around.watcher is not None:
+        around.watcher.billed(usage)
+    call.failed.append(usage)
+    await host.record(Billed(call.key, usage, call.profile.name))
+    return usage
+
+
+def _settled(usage: Usage | None, held: Amounts, profile: ModelProfile) -> Usage:
+    """Return the *usage* of a call that ended, priced; *held* is what was reserved for it."""
+    return settled(None if usage is None else priced(usage, profile), held)
+
+
+def count_earlier(ledger: Ledger, known_by: Ledger | None, recalled: Recalled) -> None:
+    """Count what earlier executions of a call used, and were granted, in the ledgers that start from zero after a restart.
+
+    Those are *ledger* and the ledgers above it that are below *known_by*: that one has loaded all of it from the journal.
+    """
+    for one in ledger.chain():
+        if one is known_by:
+            break
+        if any(recalled.used):
+            one.charge(recalled.used, here_only=True)
+        if one.of in recalled.granted:
+            one.allow(recalled.granted[one.of])
 
 
 async def _ask_model(emit: Emit | None, host: Host | None, call: PendingCall) -> ModelResponse:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack, final, overload
 
 from graphrt._ambient import inside, running_context, surroundings
@@ -221,9 +220,12 @@ class Agent(Generic[OutputT_co]):
             BudgetExceededError: A budget was exceeded.
             HarnessError: A model call failed, or a tool whose policy is to fail the run.
         """
+        outer: Place | None = surroundings().agent
+        if outer is not None:
+            return await self._go(outer.host, prompt, options, transcript, outer)
         host = self._host(deps)
-        go = partial(self._go, prompt, options, host, transcript)
-        return await (go() if surroundings().agent is not None else host.beside(go))
+        async with host.beside():
+            return await self._go(host, prompt, options, transcript, None)
 
     async def stream(
         self,
@@ -245,7 +247,7 @@ class Agent(Generic[OutputT_co]):
             raise STREAM_INSIDE(agent=self.name)
 
         def go(show: Callable[[Any], None]) -> Coroutine[Any, Any, AgentReply]:
-            return self._go(prompt, options, StandaloneHost(deps=deps, emit=show), transcript)
+            return self._go(StandaloneHost(deps=deps, emit=show), prompt, options, transcript, None)
 
         async with aclosing(shown(go)) as items:
             async for item in items:
@@ -337,9 +339,6 @@ class Agent(Generic[OutputT_co]):
     # -- one run -------------------------------------------------------------------------------------------------
 
     def _host(self, deps: Any) -> Host:
-        here: Place | None = surroundings().agent
-        if here is not None:
-            return here.host
         node = running_context()  # called in a node, past its harness: the agent works for that node all the same
         if node is None:
             warn_unseen(self.name)
@@ -347,22 +346,33 @@ class Agent(Generic[OutputT_co]):
         host: Host = node._agents()
         return host
 
-    async def __graphrt_drive__(self, host: Host, prompt: Any, options: RunOptions) -> AgentReply:
-        """Run for *host*; a graph calls this in place of `run`."""
-        given: dict[str, Any] = dict(options)
-        transcript = given.pop("transcript", None)
-        with inside(agent=None):  # a harness that a node calls is no part of the agent whose tool does so
-            return await self._go(prompt, given, host, transcript)  # type: ignore[arg-type]  # checked there
+    def __graphrt_drive__(
+        self, host: Host, prompt: Any, options: RunOptions, transcript: list[Message] | None
+    ) -> Coroutine[Any, Any, AgentReply]:
+        """Run for *host*; a graph calls this in place of `run`.
 
-    async def _go(self, prompt: Any, options: RunOptions, host: Host, transcript: list[Message] | None) -> AgentReply:
+        A harness that a node calls is no part of the agent whose tool does so.
+        """
+        return self._go(host, prompt, options, transcript, None)
+
+    async def _go(
+        self,
+        host: Host,
+        prompt: Any,
+        options: RunOptions,
+        transcript: list[Message] | None,
+        outer: Place | None,
+    ) -> AgentReply:
+        """Run below the agent run *outer*, if there is one."""
         tools = self._offered(options)
         given: dict[str, Any] = {name: value for name, value in options.items() if name not in ("tools", "output")}
         request = _asked_first(prompt, {**given, "tools": tools.specs}, self._defaults)
         form = form_of(options.get("output")) or self._output
         models = models_of(self)
         tools = tools_of(tools)  # names and schemas stay, and so the request does
-        request = as_known(host, _path(), self.name, request, form, models[0])
-        place = self._place(host, "" if host.replies is None else of_run(self.name, request))
+        path = "" if outer is None else outer.path
+        request = as_known(host, path, self.name, request, form, models[0])
+        place = self._place(host, outer, path + of_run(self.name, request) if host.records else path)
         caller = Caller(models, place, retry=self._retry, cache=self._cache)
         tooling = Tooling(
             tools,
@@ -375,7 +385,6 @@ class Agent(Generic[OutputT_co]):
         )
         ask: ModelCall = around_model(self._layers, caller.ask) if self._layers else caller.ask
         said: list[Message] = transcript if transcript is not None else []
-        above: Place | None = surroundings().agent
         loop: Loop | None = None
         try:
             with inside(agent=place):
@@ -398,8 +407,8 @@ class Agent(Generic[OutputT_co]):
                 error.messages = loop.said if loop is not None else request.messages  # type: ignore[attr-defined]
             raise
         finally:
-            if above is not None and loop is not None and loop.usage is not None:
-                above.took.append(loop.usage)
+            if outer is not None and loop is not None and loop.usage is not None:
+                outer.took.append(loop.usage)
 
     async def _in_time(self, loop: Loop) -> AgentReply:
         seconds = self.limits.seconds
@@ -414,11 +423,15 @@ class Agent(Generic[OutputT_co]):
                 raise
         return loop.stopped("seconds")
 
-    def _place(self, host: Host, digest: str) -> Place:
-        """Return the place of a new run below the agent, or the agent's graph, that encloses it."""
-        around = surroundings()
-        outer: Place | None = around.agent
-        run_by = around.above if outer is None else None
+    def _place(self, host: Host, outer: Place | None, path: str) -> Place:
+        """Return the place of a new run below the agent *outer*, or below the agent that runs the graph.
+
+        Args:
+            host: The host.
+            outer: Place of the agent that calls this one; None if none does.
+            path: Path of the run without the number that tells it from equal ones.
+        """
+        run_by = surroundings().above if outer is None else None
         depth = outer.depth + 1 if outer is not None else run_by.depth if run_by is not None else 0
         most = depth + self.limits.depth
         if outer is not None:
@@ -439,7 +452,6 @@ class Agent(Generic[OutputT_co]):
         ledger = parent
         if self._budget is not None:
             ledger = Ledger(self._budget, of=f"agent {self.name!r}", parent=parent, warn=show)
-        path = f"{_path()}{digest}"
         path = f"{path}.{number(host, path)}/"
         return Place(host=host, depth=depth, path=path, names=names, most_depth=most, ledger=ledger, emit=show)
 
@@ -506,9 +518,3 @@ def _without_form(said: tuple[Any, ...]) -> tuple[Any, ...]:
     if text == first.text:
         return said
     return (replace(first, text=text), *said[1:]) if text else said[1:] or said
-
-
-def _path() -> str:
-    """Return the key path of the agent that runs in this context; an empty text if none does."""
-    here: Place | None = surroundings().agent
-    return here.path if here is not None else ""

@@ -1,38 +1,32 @@
-"""The links of a model call that hold it to a budget: reserve an upper bound, make the call, and settle what it used.
+"""How much a model call may use: its upper bound, room for that in the ledgers, and the question to a person for more.
 
 Counting only after the calls would let parallel calls exceed the limit together (decision 0030). The ledger itself,
-with its lock and queue, is `_ledger`; this module computes the amounts, stores reservations through the host, and asks
-a person for more if the budget says so.
+with its lock and queue, is `_ledger`. The links that reserve before a call and settle after it are with the other links
+of a call (`agent._model_calls`).
 """
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import replace
-from typing import Any, Final, final
+from typing import Any, Final
 
 from pydantic_core import to_json
 
-from graphrt._ambient import inside, surroundings
-from graphrt._usage.amounts import SECONDS, UNITS, Bound, limit_names, micro, settled, used_amounts
+from graphrt._ambient import surroundings
+from graphrt._usage.amounts import UNITS, Bound, limit_names, micro
 from graphrt._usage.budget import a_number, limit_problem, number_problem
-from graphrt.errors import BudgetExceededError, HarnessError
+from graphrt.errors import BudgetExceededError
 from graphrt.errors._codes.budgets import (
     BAD_TOKEN_COUNT,
-    BUDGET_TIME_OVER,
     CALL_WITHOUT_MAX_TOKENS,
     CALL_WITHOUT_PRICE,
 )
-from graphrt.events import Amounts, Usage
-from graphrt.harness._harness_checks import usage_problem
-from graphrt.harness.agent._chain import Next, PendingCall
-from graphrt.harness.agent._host import GRANTED, Billed, Granted, Held, Host, Question, Recalled, Released
+from graphrt.events import Amounts
+from graphrt.harness.agent._host import GRANTED, Granted, Host, Question
 from graphrt.harness.budget._ledger import Hold, Ledger
-from graphrt.harness.budget._prices import cost_of, priced
-from graphrt.harness.protocol import AgentReply, ModelProfile, ModelResponse
+from graphrt.harness.protocol import ModelProfile, cost_of
 from graphrt.harness.request import ModelRequest
 
-__all__ = ["Budgeted", "Timed", "count_earlier", "most", "read_answer"]
+__all__ = ["More", "most", "read_answer", "reserve"]
 
 _MESSAGE_TOKENS: Final = 8
 """Most tokens that a provider adds around a message or a tool."""
@@ -41,166 +35,12 @@ _ANSWER: Final[Any] = bool | int | float | dict[str, bool | int | float]
 refuses it."""
 
 
-@final
-class Budgeted:
-    """Makes a call within the budget of a ledger and of the ledgers above it.
+async def reserve(ledger: Ledger, want: Amounts, more: More) -> Hold:
+    """Reserve *want* for a call, if need be after a person has granted more.
 
-    The budget is charged what the provider reports; what it does not report stays spent as it was reserved. A call that
-    fails or is cancelled is free if it was not answered, and charged like any other if it was (see `_count_failed`).
-
-    Args:
-        host: Stores the reservation, and asks a person for more.
-        ledger: The innermost budget that the calls count against; None only counts failures that were billed.
+    Raises:
+        BudgetExceededError: It does not fit, and nobody grants more.
     """
-
-    def __init__(self, host: Host, ledger: Ledger | None) -> None:
-        self._host = host
-        self._ledger = ledger
-
-    async def __call__(self, call: PendingCall, next_: Next) -> ModelResponse:
-        """Make *call*. Its usage says what was reserved for what the provider did not report.
-
-        Raises:
-            BudgetExceededError: The call does not fit, or its time ran out.
-            InputError: The call has no upper bound (`budget-without-max-tokens`, `budget-without-price`).
-            Exception: Anything that *next_* raises.
-        """
-        ledger, host = self._ledger, self._host
-        if ledger is None:
-            call.began.clear()
-            try:
-                return await next_(call)
-            except BaseException as error:
-                await _count_failed(error, call, host)
-                raise
-        want, more = most(call.request, call.profile, ledger), _More(host, call.key, call.profile)
-        while True:
-            call.began.clear()
-            hold = await _reserve(ledger, want, more)
-            try:
-                # Durable first: after a crash the call counts as paid (R11).
-                await host.record(Held(call.key, hold.want))
-                with inside(holding=True):
-                    response = await next_(call)
-                usage = _settled(response.usage, hold.want, call.profile)
-                hold.commit(used_amounts(usage))
-                # Of other classes only the ledger counts the usage: they are not replies that graphrt may change.
-                return response if type(response) is not AgentReply else replace(response, usage=usage)
-            except GeneratorExit:
-                if call.began:
-                    hold.commit(hold.want)
-                raise  # the coroutine is being closed, and cannot await any more
-            except BaseException as error:
-                failed = await _count_failed(error, call, host, held=hold.want)
-                if failed is None:
-                    await host.record(Released(call.key))
-                hold.commit(used_amounts(failed))
-                if not isinstance(error, _LateError):
-                    raise
-                left = error.left
-            finally:
-                hold.release()
-            timed = [(one.remaining_s, one) for one in ledger.chain() if one.remaining_s is not None]
-            _, over = min(timed, key=lambda one: one[0])
-            if over.budget.on_exceeded != "interrupt" or not await more.ask(over, SECONDS, want):
-                raise BUDGET_TIME_OVER(
-                    did="was cancelled, as it did not fit",
-                    of=over.of,
-                    seconds=over.budget.seconds,
-                    left=f", of which {left:g} s were left when the call began",
-                    limit=over.budget,
-                    value=None,
-                )
-
-
-@final
-class Timed:
-    """Cuts a call off when the seconds of a budget are over; `Budgeted`, around it, decides what follows."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-
-    async def __call__(self, call: PendingCall, next_: Next) -> ModelResponse:
-        """Make *call*, within the seconds that are left when it begins."""
-        left = self._ledger.seconds_left()
-        scope = asyncio.timeout(left)
-        try:
-            async with scope:
-                return await next_(call)
-        except TimeoutError:
-            if left is None or not scope.expired():
-                raise  # the call's own TimeoutError
-        raise _LateError(left)
-
-
-class _LateError(Exception):
-    """The budget's seconds ended during the call."""
-
-    def __init__(self, left: float) -> None:
-        super().__init__(left)
-        self.left: Final = left
-        """Seconds that were left when the call began."""
-
-
-async def _count_failed(
-    error: BaseException,
-    call: PendingCall,
-    host: Host,
-    *,
-    held: Amounts = Amounts(),  # noqa: B008 - a frozen value
-) -> Usage | None:
-    """Count *call*, which ended with *error*, if it was billed.
-
-    It was if the provider answered with status 200 (`HarnessError.billed`), or if the stream of the answer began. A
-    failure before that is free: a status of 4xx or 5xx, a request that was never sent, a connection that was not made.
-    So is a cancelled or late call of which nothing came.
-
-    Args:
-        error: What the call raised.
-        call: The call.
-        host: Stores the usage, in place of the reservation of the call.
-        held: What was reserved for the call.
-
-    Returns:
-        The usage of the call, with what was reserved for what the provider did not report; None if the call is free.
-    """
-    reported: Usage | None = None
-    billed = bool(call.began)
-    if isinstance(error, HarnessError):
-        billed, reported = billed or error.billed, error.usage
-    around = surroundings()
-    if not billed or around.instead is not None:  # a run that is executed again has the usage from its log
-        return None
-    if reported is not None and (usage_problem(reported) is not None or not reported.total_tokens):
-        reported = None
-    usage = _settled(reported, held, call.profile)
-    if around.watcher is not None:
-        around.watcher.billed(usage)
-    call.failed.append(usage)
-    await host.record(Billed(call.key, usage, call.profile.name))
-    return usage
-
-
-def _settled(usage: Usage | None, held: Amounts, profile: ModelProfile) -> Usage:
-    """Return the *usage* of a call that ended, priced; *held* is what was reserved for it."""
-    return settled(None if usage is None else priced(usage, profile), held)
-
-
-def count_earlier(ledger: Ledger, known_by: Ledger | None, recalled: Recalled) -> None:
-    """Count what earlier executions of a call used, and were granted, in the ledgers that start from zero after a restart.
-
-    Those are *ledger* and the ledgers above it that are below *known_by*: that one has loaded all of it from the journal.
-    """
-    for one in ledger.chain():
-        if one is known_by:
-            break
-        if any(recalled.used):
-            one.charge(recalled.used, here_only=True)
-        if one.of in recalled.granted:
-            one.allow(recalled.granted[one.of])
-
-
-async def _reserve(ledger: Ledger, want: Amounts, more: _More) -> Hold:
     while True:
         try:
             return await ledger.reserve(want)
@@ -212,7 +52,7 @@ async def _reserve(ledger: Ledger, want: Amounts, more: _More) -> Hold:
                 raise
 
 
-class _More:
+class More:
     """Questions of one call to a person for more budget. It numbers them, because a call may ask several times."""
 
     def __init__(self, host: Host, key: str, profile: ModelProfile) -> None:

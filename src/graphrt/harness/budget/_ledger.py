@@ -123,6 +123,7 @@ class Ledger:
         self.budget: Final = budget
         self.of: Final = of
         self.parent: Final = parent
+        self._above: Final[tuple[Ledger, ...]] = () if parent is None else parent.chain()
         self._tree: _Tree = parent._tree if parent is not None else _Tree()
         self._limits: list[int | None] = [
             None if limit is None else limit + more for limit, more in zip(budget.limits, granted, strict=True)
@@ -178,17 +179,14 @@ class Ledger:
         limit = self._limits[at]
         return None if limit is None else unit.shown(max(0, limit - self._spent[at] - self._held[at]))
 
-    def chain(self) -> Iterator[Ledger]:
-        """Yield this ledger and the enclosing ones, innermost first."""
-        ledger: Ledger | None = self
-        while ledger is not None:
-            yield ledger
-            ledger = ledger.parent
+    def chain(self) -> tuple[Ledger, ...]:
+        """Return this ledger and the enclosing ones, innermost first."""
+        return (self, *self._above)
 
     def limited(self) -> list[Unit]:
         """Return the units that a ledger of the chain limits."""
-        each = zip(UNITS, zip(*(ledger._limits for ledger in self.chain()), strict=True), strict=True)
-        return [unit for unit, limits in each if any(limit is not None for limit in limits)]
+        chain = self.chain()
+        return [unit for at, unit in enumerate(UNITS) if any(one._limits[at] is not None for one in chain)]
 
     def seconds_left(self) -> float | None:
         """Return the least seconds left in the chain; None if no ledger limits them."""

@@ -25,13 +25,12 @@ from graphrt.errors._codes.models import (
 from graphrt.events import Usage
 from graphrt.harness import real_requests
 from graphrt.harness._surrogates import whole
-from graphrt.harness.budget._prices import cost_of
 from graphrt.harness.litellm import _client, _error_mapping, _model_info, _openai_format, _thinking
 from graphrt.harness.litellm._http_exchange import Exchange
 from graphrt.harness.litellm._request_body import correction_of
 from graphrt.harness.litellm._thinking import Recipient
 from graphrt.harness.litellm._wire._seen import Seen
-from graphrt.harness.protocol import FinishReason, ModelProfile, ModelResponse, StreamItem, ThinkingDelta
+from graphrt.harness.protocol import FinishReason, ModelProfile, ModelResponse, StreamItem, ThinkingDelta, cost_of
 from graphrt.harness.request import ModelRequest
 
 __all__ = ["LiteLLMModel"]
