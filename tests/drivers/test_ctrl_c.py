@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from graphrt import Limits, Runtime
+from graphrt import START, GraphBuilder, Limits, Runtime
 from graphrt.limits import RetryPolicy
 
-from .support import PATIENCE_S, SOON_S, note, parallel, sequence
+from .support import PATIENCE_S, SOON_S, State, note, parallel, sequence
 
 SHAPES = ["alone", "beside", "nested", "timeout"]
 
@@ -157,6 +157,32 @@ def test_ctx_cancelled_tells_sync_nodes_on_worker_threads_of_a_ctrl_c(shape: str
 
     assert ended.is_set()
     assert time.monotonic() - started < SOON_S
+
+
+def test_ctrl_c_ends_a_timed_run_whose_router_does_not_return() -> None:
+    """The router runs on a worker thread, where nothing can stop it: the run is left after the grace time."""
+    go, pressed = threading.Event(), threading.Event()
+
+    def router(state: Any) -> str:
+        if not pressed.is_set():
+            pressed.set()
+            press_ctrl_c("raise_signal")
+            go.wait(PATIENCE_S)
+        return "last"
+
+    g = GraphBuilder(State)
+    g.add_node("node", note("node"), timeout_s=60).add_node("last", note("last"))
+    g.add_edge(START, "node").add_conditional_edges("node", router, ["last"])
+    runtime = Runtime(g.compile(limits=Limits(grace_s=0.1)), store="memory:")
+    started = time.monotonic()
+
+    with pytest.raises(KeyboardInterrupt):
+        runtime.run({}, thread="t")
+
+    assert time.monotonic() - started < SOON_S
+    assert runtime.state("t").status == "running"  # as after the death of its owner: nothing more could be written
+    assert runtime.retry("t").state["notes"] == ["node", "last"]
+    go.set()
 
 
 @pytest.mark.parametrize("how", ["raise_signal", "unseen"])

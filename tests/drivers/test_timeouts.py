@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from graphrt import END, START, DefinitionError, GraphBuilder, Limits, NodeError, RetryPolicy, Runtime
+from graphrt import END, START, DefinitionError, GraphBuilder, Limits, NodeError, RetryPolicy, Runtime, _waits
 
-from .support import call, note, parallel, sequence
+from .support import SOON_S, call, note, parallel, sequence
 
 SHORT_S = 0.02
 
@@ -272,6 +272,23 @@ def test_the_loop_goes_on_while_a_sync_node_with_a_timeout_blocks(stop: threadin
 
     assert asyncio.run(main()).state["notes"] == ["slow"]
     assert ticks == [0, 1, 2]
+
+
+def test_a_later_node_with_a_shorter_timeout_is_given_up_in_time(
+    face: str, stop: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under `run` the caller was watching the first one then, which may take a minute."""
+    monkeypatch.setattr(_waits, "SLICE_S", 60)  # else a caller looks once a second
+    graph = sequence(
+        ("first", note("first")), ("slow", endless("sync", stop)), first={"timeout_s": 60}, slow={"timeout_s": SHORT_S}
+    )
+    started = time.monotonic()
+
+    with pytest.raises(NodeError, match="within 0") as caught:
+        call(face, graph, "run", {})
+
+    assert (caught.value.node, caught.value.code) == ("slow", "node-timeout")
+    assert time.monotonic() - started < SOON_S
 
 
 def test_a_nested_graph_that_takes_too_long_fails(face: str, kind: str, stop: threading.Event) -> None:

@@ -136,6 +136,27 @@ def test_under_run_a_superstep_with_one_task_runs_in_the_caller() -> None:
     assert sequence(("a", where)).run({}).state["notes"] == [threading.current_thread()]
 
 
+def test_under_run_timed_nodes_share_a_worker_thread_and_others_run_in_the_caller() -> None:
+    """The routers between them run on that thread, too. With a deadline, all nodes are timed."""
+    routed: list[threading.Thread] = []
+
+    def router(state: Any) -> str:
+        routed.append(threading.current_thread())
+        return "d"
+
+    g = GraphBuilder(State)
+    g.add_node("a", where, timeout_s=60).add_node("b", with_context, timeout_s=60)
+    g.add_node("c", where).add_node("d", where, timeout_s=60)
+    g.add_sequence([START, "a", "b", "c"]).add_conditional_edges("c", lambda s: "d", ["d"])
+    g.add_conditional_edges("d", router, {"d": END})
+    a, b, c, d = g.compile().run({}).state["notes"]
+    here = threading.current_thread()
+
+    assert [a is b, a is here, c is here, d is routed[0], d is here] == [True, False, True, True, False]
+    timed = sequence(*[(f"n{number}", where) for number in range(30)], limits=Limits(deadline_s=60))
+    assert len(set(timed.run({}).state["notes"]) | {here}) == 2
+
+
 def test_context_variables_are_copied_in_and_not_back(face: str) -> None:
     seen: list[str] = []
 
@@ -147,10 +168,11 @@ def test_context_variables_are_copied_in_and_not_back(face: str) -> None:
         VAR.set("the caller's")
         await parallel(("a", node), ("b", node)).arun({})
         await sequence(("a", node), ("b", node)).arun({})
+        sequence(("a", node), ("b", node), limits=Limits(timeout_s=60)).run({})
         return VAR.get()
 
     assert asyncio.run(main()) == "the caller's"
-    assert seen == ["the caller's"] * 4
+    assert seen == ["the caller's"] * 6
 
 
 def test_a_chain_needs_one_worker_thread() -> None:

@@ -16,16 +16,19 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any, final
 
+from graphrt._drivers.attempt_times import AttemptTime
 from graphrt._drivers.attempts import STOPPED_BESIDE, give_up
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit
 from graphrt._drivers.failures import Escaped
 from graphrt._drivers.invoke import ainvoke, invoke
 from graphrt._drivers.retry_waits import Rest
 from graphrt._drivers.run_services import RunServices, monotonic
-from graphrt._drivers.schedule import HERE, LOOP, ODD, STARTING, WORKER, Ended, Job, Schedule
+from graphrt._drivers.schedule import HERE, LOOP, ODD, STARTING, WORKER, Ended, Job, Key, Schedule
 from graphrt._drivers.thread_pool import waits_for
+from graphrt._drivers.timed_steps import TimedSteps
 from graphrt._engine.task import STOPPED, Task
 from graphrt._flows.effects import Flow
 from graphrt._forks import Home, OwnLock
@@ -106,7 +109,7 @@ class ParallelTasks:
                 schedule.end(job.task, job.execution, STOPPED)
                 raise
 
-    def _landed(self, job: Job) -> None:
+    def _landed(self, job: Job | TimedSteps) -> None:
         """Take the reply of a job, on its worker thread."""
         if self.schedule.end(job.task, job.execution, job.reply):
             self._more()
@@ -196,7 +199,7 @@ class ParallelTasks:
                 flying = [one for one in schedule.flying.items() if one[1] not in asked and one[1] is not STARTING]
             for (task, execution), handle in flying:
                 asked.add(handle)
-                if isinstance(handle, Job):
+                if isinstance(handle, (Job, TimedSteps)):
                     if self.pool.withdraw(handle):  # still queued: it never starts (rule R9)
                         schedule.end(task, execution, STOPPED)
                 elif not isinstance(handle, Helper):
@@ -216,18 +219,73 @@ class ParallelTasks:
         for handle in self.schedule.abandon():
             if isinstance(handle, Helper):
                 self.helpers.discard(handle)
-            if isinstance(handle, (Helper, Job)):
+            if isinstance(handle, (Helper, Job, TimedSteps)):
                 self.pool.abandon(handle)
 
     def alone(self, task: Task) -> Any:
         """Run one sync task that has a timeout, on a worker thread, and wait for it until the timeout at most."""
-        execution = task.execution
         self.start((task,))
+        return self._awaited(task, task.execution)
+
+    def _awaited(self, task: Task, execution: int) -> Any:
+        """Wait for the end of the only attempt, until the timeout at most; return its reply."""
         while self.services.control.halt is None:
             for ended, number, reply in self.collect():
                 if ended is task and number == execution:  # else late, of an earlier attempt
                     return reply
         return next((one[2] for one in self.stop() if one[0] is task and one[1] == execution), STOPPED)
+
+    def watch(self, flow: Flow, task: Task) -> Any:
+        """Let a worker thread run *task*, for which *flow* waits, and the timed tasks that follow it.
+
+        Returns:
+            The `TimedSteps`, when its worker has left the flow; else the reply of a task that was given up, for which
+            the flow waits now.
+        """
+        control, bell = self.services.control, self.bell
+        steps = TimedSteps(self.services, flow, task, self.on_workers.copy(), self.pool, bell, self._landed)
+        self.pool.submit(steps)
+        try:
+            while not steps.rests:
+                bell.clear()
+                steps.wakes_s = inf  # before the look at `attempt`
+                key, time = steps.attempt
+                left_s = inf if time is None else max(0.0, time.until - monotonic())
+                if not left_s or control.halt is not None:
+                    if self._taken(steps, key, time):
+                        return self._awaited(*key)
+                elif time is not None:
+                    steps.wakes_s = time.until
+                if not steps.rests:
+                    bell.wait(slice_s(left_s or None))
+        except BaseException:  # Ctrl-C, which is thrown into the flow next
+            self._halt(steps)
+            raise
+        return steps
+
+    def _taken(self, steps: TimedSteps, key: Key, time: AttemptTime | None) -> bool:
+        """Close an attempt of *steps*, and give it to the schedule; return False if it is not open any more."""
+        schedule = self.schedule
+        with schedule.lock:  # so that `_landed` finds it there
+            if not steps.close(key):
+                return False
+            schedule.flying[key] = steps
+            if time is not None:
+                schedule.times[key] = time
+        if schedule.limit is not None:
+            schedule.limit.take(self.bell.set)  # there is room: nothing else of this graph is in flight
+        return True
+
+    def _halt(self, steps: TimedSteps) -> None:
+        """Wait until no thread runs the flow of *steps*, so that an error can be thrown into it; at most `grace_s`."""
+        steps.stops, steps.wakes_s = True, inf
+        until = monotonic() + self.grace_s
+        while not (steps.rests or self._taken(steps, *steps.attempt)):
+            if monotonic() >= until:  # a router or reducer that does not return
+                self.pool.abandon(steps)
+                return
+            self.bell.wait(slice_s(until - monotonic()))
+            self.bell.clear()
 
     def close(self) -> None:
         """Give the worker threads back. An abandoned one ends when its node returns."""

@@ -1,7 +1,9 @@
 """The sync driver: performs the effects of a flow in the caller's thread.
 
-Several tasks of a superstep are handed to `ParallelTasks`, which lets worker threads help. Async nodes run on the
-private loop thread of the run while the caller waits, also if the caller is inside a running loop (rule R19).
+Several tasks of a superstep are handed to `ParallelTasks`, which lets worker threads help. A sync node with a timeout
+runs on a worker thread, which goes on with the flow to the next effect that is not its business (`timed_steps`). Async
+nodes run on the private loop thread of the run while the caller waits, also if the caller is inside a running loop
+(rule R19).
 
 An effect that raises is answered by `flow.throw`. What a node raises is not: it is the outcome of its task, and becomes
 a `Failed`. Warnings find the running task by the names `effect`, `task` and `services` in the frames of drivers
@@ -11,16 +13,17 @@ a `Failed`. Warnings find the running task by the names `effect`, `task` and `se
 from __future__ import annotations
 
 from collections.abc import Collection
+from inspect import GEN_RUNNING, getgeneratorstate
 from typing import Any, Final, final
 
 from graphrt._ambient import SURROUNDINGS, Surroundings, WithoutContext, surroundings
-from graphrt._drivers.attempt_times import is_timed
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit, inside
 from graphrt._drivers.failures import outcome
 from graphrt._drivers.invoke import finish, invoke
 from graphrt._drivers.parallel_tasks import ParallelTasks
 from graphrt._drivers.retry_waits import wait
 from graphrt._drivers.run_services import RunServices, monotonic
+from graphrt._drivers.timed_steps import TimedSteps
 from graphrt._engine.committed import Committed, Uncommitted
 from graphrt._engine.task import Task
 from graphrt._flows.effects import (
@@ -38,6 +41,7 @@ from graphrt._flows.effects import (
     Time,
 )
 from graphrt._flows.live import Live
+from graphrt._plan.tables import CALL_TIMED
 from graphrt.limits import Limits
 
 PAUSED: Final = object()
@@ -70,7 +74,7 @@ class SyncDriver:
             limit = ConcurrencyLimit(limits.max_concurrency)
         self._limit = limit
         self._parallel: ParallelTasks | None = None
-        """Made for the first superstep with several tasks, or for a timeout."""
+        """Made for the first superstep with several tasks, or with a timeout."""
         self._plain = WithoutContext(services)
         """Names the node that `drive` calls itself."""
         self._around: Surroundings | None = None
@@ -98,6 +102,8 @@ class SyncDriver:
         # `invoke`. With a `RunWatcher` (`services.watcher`) no node is: it hears of attempts from `invoke` alone.
         plainly = 1 if services.watcher is None else None
         timed, paused = services.timed, False
+        reads = until != ()  # then the run goes on as its reader does
+        reply: Any = None
         try:
             effect = send(None)
             while True:
@@ -118,17 +124,21 @@ class SyncDriver:
                         if until:
                             paused = True
                             return PAUSED
+                    elif effect.__class__ is Task and effect.plain == CALL_TIMED and not reads:
+                        reply = self._parallel_tasks().watch(flow, effect)
                     else:
                         reply = self.perform(effect)
                         if until:  # the answer of an effect that shows something is None, which the next call sends
                             paused = True
                             return PAUSED
-                except BaseException as error:  # noqa: BLE001 - the outcome of a node, or for the flow
+                except BaseException as error:
                     reply = outcome(effect, error, services.control)
                     if isinstance(reply, BaseException):
+                        if getgeneratorstate(flow) == GEN_RUNNING:  # in a router, on a worker thread; see `watch`
+                            raise
                         effect = flow.throw(reply)
                         continue
-                effect = send(reply)
+                effect = reply.next() if reply.__class__ is TimedSteps else send(reply)
         except StopIteration as stop:
             return stop.value
         finally:
@@ -189,7 +199,7 @@ class SyncDriver:
     def _run_one(self, task: Task) -> Any:
         """Run the only task of a superstep in the caller; a sync node with a timeout runs on a worker thread."""
         node = task.node
-        if is_timed(task) and not node.is_async and node.child is None:
+        if task.plain == CALL_TIMED:
             return self._parallel_tasks().alone(task)
         if self._limit is None or node.child is None:
             return invoke(self.services, task, self.nested)

@@ -14,6 +14,7 @@ from graphrt._engine.engine import Engine
 from graphrt._engine.storability import told_state
 from graphrt._engine.task import DUE, Task, TimedOut
 from graphrt._flows.effects import NOW, Flow
+from graphrt._plan.tables import CALL_TIMED, CALL_WITH_CONTEXT
 from graphrt.errors import DeadlineError
 from graphrt.errors._codes.nodes import DEADLINE
 
@@ -52,9 +53,9 @@ def set_timeout(engine: Engine, task: Task, ends: Ends) -> Flow:
     """
     timeout_s, first = _own(engine, task), ends.first
     if timeout_s is not None or first is not None or task.node.policy.idle_timeout_s is not None:
-        # 0 is CALL_WITH_CONTEXT: `invoke`, the general way of calling a node, which alone enforces timeouts. A plain
-        # call of the node's function by the driver does not.
-        task.plain = 0
+        # A plain call of the node's function by the driver does not enforce timeouts.
+        node = task.node
+        task.plain = CALL_WITH_CONTEXT if node.is_async or node.child is not None else CALL_TIMED
     # Drivers start no task after it that had to wait, for instance under `max_concurrency`.
     task.ends_s = ends.step if ends.is_of_step else None
     if first is None:

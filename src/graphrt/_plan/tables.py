@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from graphrt._codec import Codec
     from graphrt._plan.state_classes import StateClasses
 
-CALL_SYNC, CALL_ASYNC, CALL_WITH_CONTEXT = 1, 2, 0
-"""Ways to call a node: `fn(state)`, `await fn(state)`, or the general one (with a context, a nested graph, ...)."""
+CALL_SYNC, CALL_ASYNC, CALL_WITH_CONTEXT, CALL_TIMED = 1, 2, 0, 3
+"""Ways to call a node: `fn(state)`, `await fn(state)`, the general one (with a context, a nested graph, ...), or that
+where the caller can give the node up: a sync function that may be cut off."""
 
 NO_DEFAULT: Final = object()
 """The default of a branch that has no `default=`. (None is taken: it means END.)"""

@@ -1,0 +1,172 @@
+"""Supersteps of one sync task that may be cut off, one after another on one worker thread, while the caller watches.
+
+Python cannot stop a sync node, so a node with a timeout runs on a worker thread, and the thread of the run gives it up
+when its time is over (R8). Two switches of threads cost 50 us, ten times what a step costs. So the worker does not hand
+over each reply: it goes on with the flow, up to the first effect that the caller has to perform, such as a node without
+a timeout (R19).
+
+Only one thread may run the flow at a time. While it waits for a node, its attempt is *open*, and whoever closes it
+decides what follows. When the node has returned, the worker closes it, and goes on with the flow. When its time is over
+or the run halts, the caller closes it: the attempt is then one of the `schedule`, as that of a `Job` is, and the worker
+ends after it. While no attempt is open, the worker runs the flow, and the caller waits. For the terms, see
+docs/glossary.md.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable
+from math import inf
+from typing import Any, Final, final
+
+from graphrt._drivers.attempt_times import AttemptTime, ends
+from graphrt._drivers.failures import Escaped, outcome
+from graphrt._drivers.invoke import invoke
+from graphrt._drivers.run_services import RunServices, monotonic
+from graphrt._drivers.schedule import Key
+from graphrt._drivers.thread_pool import ThreadPool
+from graphrt._engine.task import Task
+from graphrt._flows.effects import NOW, TELL, Flow
+from graphrt._plan.tables import CALL_TIMED
+
+
+@final
+class TimedSteps:
+    """A job of `ThreadPool` that runs timed tasks of *flow*, one after another, beginning with *task*.
+
+    Args:
+        services: Those of the run.
+        flow: The run, which waits for the reply of *task*.
+        task: The first task.
+        context: Context variables for the flow and its nodes, made for this job alone. Each node runs in a copy (R19).
+        pool: The pool that runs the job.
+        bell: Set when the caller has to look at the job again.
+        landed: Called on the worker thread at the end of an attempt that the caller has closed, as for a `Job`.
+    """
+
+    # fmt: off
+    __slots__ = (
+        "_bell", "_context", "_flow", "_landed", "_open", "_pool", "_services", "attempt", "effect", "error",
+        "execution", "reply", "rests", "stops", "task", "wakes_s", "worker",
+    )
+    # fmt: on
+
+    def __init__(
+        self,
+        services: RunServices,
+        flow: Flow,
+        task: Task,
+        context: contextvars.Context,
+        pool: ThreadPool,
+        bell: threading.Event,
+        landed: Callable[[TimedSteps], None],
+    ) -> None:
+        self._services: Final = services
+        self._flow: Final = flow
+        self._context: Final = context
+        self._pool: Final = pool
+        self._bell: Final = bell
+        self._landed: Final = landed
+        key = (task, task.execution)
+        self._open: Final = {key: True}
+        """The open attempt, if there is one. `pop` of a dict is atomic."""
+        # The end of a run or superstep comes also while the job waits for a worker thread.
+        self.attempt: tuple[Key, AttemptTime | None] = (key, AttemptTime(task, begun=False) if ends(task) else None)
+        """The last attempt that was opened, and the time that it has left; None if that begins with the node."""
+        self.wakes_s: float = inf
+        """When the caller looks again by itself: an attempt that is cut off earlier rings the bell."""
+        self.task: Task = task
+        """Like `execution` and `reply`, of the attempt that the worker runs."""
+        self.execution: int = task.execution
+        self.reply: Any = None
+        self.stops: bool = False
+        """Whether the caller wants the worker to rest."""
+        self.rests: bool = False
+        """Whether the worker has left the flow, which has yielded `effect` or raised `error`."""
+        self.effect: Any = None
+        self.error: BaseException | None = None
+        self.worker: threading.Thread | None = None  # set by the pool while the job runs
+
+    def close(self, key: Key) -> bool:
+        """Close the attempt *key*, in any thread; return False if it is not open any more."""
+        return self._open.pop(key, False)
+
+    def next(self) -> Any:
+        """Return the effect that the flow has yielded; called when the worker rests.
+
+        Raises:
+            BaseException: The flow raised it; StopIteration if it has ended.
+        """
+        if self.error is not None:
+            raise self.error
+        return self.effect
+
+    def run(self) -> None:
+        """Perform effects; called on the worker thread."""
+        if self.attempt[1] is None or self.task.node.policy.idle_timeout_s is not None:
+            self._start_time()
+        self._context.run(self._go_on)
+
+    def land(self) -> None:
+        """Hand over; called on the worker thread when it can take the next job."""
+        if self.rests:
+            self._bell.set()
+        else:
+            self._landed(self)
+
+    def _go_on(self) -> None:
+        """Run the task and perform what follows, until that is for the caller, or the caller has closed an attempt."""
+        services, flow = self._services, self._flow
+        effect: Any = self.task
+        try:
+            while True:
+                try:
+                    if effect.__class__ is Task:
+                        reply = self.reply = self._replied()
+                        if not self._open.pop(self.attempt[0], False):
+                            return
+                        if reply.__class__ is Escaped:
+                            raise reply.error
+                    else:
+                        reply = services.tell() if effect is TELL else monotonic()
+                except BaseException as raised:  # noqa: BLE001 - the outcome of the effect, or for the flow
+                    reply = outcome(effect, raised, services.control)
+                    effect = flow.throw(reply) if isinstance(reply, BaseException) else flow.send(reply)
+                else:
+                    effect = flow.send(reply)
+                if effect.__class__ is Task:
+                    # With a crowd, the runs of a server take turns, as with `Job` (decision 0049).
+                    if effect.plain != CALL_TIMED or self.stops or self._pool.crowded:
+                        break
+                    self.task, self.execution = effect, effect.execution
+                    self._open[effect, effect.execution] = True
+                    self._start_time()
+                elif self.stops or (effect is not TELL and effect is not NOW):
+                    break
+            self.effect = effect
+        except BaseException as error:  # noqa: BLE001 - `next` raises it in the caller
+            self.error = error
+        self.rests = True
+
+    def _start_time(self) -> None:
+        """Start the time of the attempt that is open, from the worker thread."""
+        task = self.task
+        time = AttemptTime(task)
+        if task.node.policy.idle_timeout_s is not None:
+            task.more().time = time
+        self.attempt = (task, self.execution), time  # before the look at `wakes_s`, so that the caller cannot miss it
+        if time.until < self.wakes_s:
+            self._bell.set()
+
+    def _replied(self) -> Any:
+        """Run the node; return its reply, or what escaped from it."""
+        try:
+            return contextvars.copy_context().run(invoke, self._services, self.task, _no_graph)
+        except BaseException as error:  # noqa: BLE001 - raised by the thread that goes on with the flow
+            return Escaped(error)
+
+
+def _no_graph(_flow: Flow, task: Task) -> Any:
+    """Stand in for what drives nested graphs, none of which runs here."""
+    raise AssertionError(task)
