@@ -1,66 +1,23 @@
 """The stored form of each event: the table of codes and fields, and the one encoder and decoder that follow it.
 
-A stored event is a list: its code, the path of its graph (0 at the top), and its fields in the order of the table.
-Trailing fields that hold their default are not written. How each kind of field is written is in `field_codecs`. User
-values go on lines of the body, and the JSON has the numbers of these lines.
+A stored event is a list: its code, the path of its graph (0 at the top), and its fields in the order of its class.
+Trailing fields that hold their default are not written. How a field is written follows from its name (`_CODECS`), since
+a name means the same in all events; the codecs are in `field_codecs`. User values go on lines of the body, and the JSON
+has the numbers of these lines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, Field, fields
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from graphrt import events
 from graphrt._engine.emit_events import Logged
-from graphrt._journal.field_codecs import (
-    AMOUNTS,
-    ARGUMENTS,
-    CHECKSUMS,
-    COUNTS,
-    DIGESTS,
-    EACH_AMOUNTS,
-    ERROR,
-    ERRORS,
-    FIELDS,
-    FLAG,
-    HANDLED,
-    ID,
-    INT,
-    ITEMS,
-    JOINS,
-    LINES,
-    MAYBE_AMOUNTS,
-    MAYBE_FIELDS,
-    MAYBE_NAMES,
-    MAYBE_TEXT,
-    MESSAGE,
-    NAME,
-    NAMES,
-    NUMBER,
-    RARE_FLAG,
-    RARE_INT,
-    SIGNALS,
-    TAGS,
-    TASK,
-    TASKS,
-    TEXT,
-    TEXTS,
-    UPDATES,
-    USAGE,
-    USED,
-    VALUE,
-    FieldCodec,
-    Form,
-    Line,
-    clean_,
-    each,
-    int_,
-    node_of,
-    same_,
-    text_,
-)
+from graphrt._journal import field_codecs as codecs
+from graphrt._journal.field_codecs import FieldCodec, Form, Line, each, node_of
 
 if TYPE_CHECKING:
     from graphrt._journal.body import Body
@@ -75,7 +32,8 @@ class _Writing(NamedTuple):
     puts: tuple[Callable[[Body, Any], Any], ...]
     """What writes each field."""
     skips: tuple[bool, ...]
-    """Whether an empty value is the default of the field. It is not if that is None: `goto=()` and `goto=None` differ."""
+    """Whether 0, False or something empty is the default of the field. It is not if that is None: `goto=()` and
+    `goto=None` differ."""
 
 
 def encode_event(body: Body, path: str, event: events.Event | events.StateSaved) -> list[Any]:
@@ -172,255 +130,137 @@ def lines_of(code: int, fields: Sequence[Any], names: Sequence[str]) -> Iterable
     Args:
         names: Names of the thread by number.
     """
-    kind = BY_CODE[code]
-    for (name, how), stored in zip(FORMS[kind], fields, strict=False):
+    for (_, how), stored in zip(FORMS[BY_CODE[code]], fields, strict=False):
         if stored is not None:
-            for at, what, field in how.lines(stored, names):
-                if what == "value":
-                    what = "type" if name == "answer_type" else "reply" if kind is events.ModelReplied else what
-                yield at, what, field
+            yield from how.lines(stored, names)
 
 
-_SAVED = _nested(15)
-"""The state that a fork begins with, a `StateSaved`."""
-_OUTCOMES = each(_nested())
-"""The outcomes of a superstep that waits for `interrupt_after`, in a snapshot: it is folded already, and its routers run
-once a person has answered. The state of a fork may have such outcomes."""
-_DUE: Final[Form] = (("next", NAMES), ("sends", ITEMS), ("errors", ERRORS), ("joins", JOINS))
-"""What is due next: names, and by position arguments of Sends and failures; then the joins that changed."""
-_CALL: Final[Form] = (("task", TASK), ("key", TEXT), ("failed_attempts", INT))
-"""What identifies a model call: its task, its key inside the task, and the attempts that had failed before."""
-_STATE: Final[Form] = (
-    ("values", FIELDS),
-    ("superstep", INT),
-    ("steps", INT),
-    ("visits", COUNTS),
-    *_DUE,
-    ("entering", FLAG),
-    ("usage", USAGE),
-    ("status", TEXT),
-    ("run", TEXT),
-    ("seed", FieldCodec(same_, int_)),
-    ("cause", INT),
-    ("fingerprint", TEXT),
-    ("names", TEXTS),
-    ("digests", DIGESTS),
-    ("granted", MAYBE_AMOUNTS),
-    ("handled", HANDLED),
-    ("held", _OUTCOMES),
-    ("after", TASKS),
-    ("waits", RARE_INT),
-    ("signals", SIGNALS),
-    ("children", TEXTS),
-    ("parent", MAYBE_TEXT),
-    ("began", CHECKSUMS),
-)
-"""The form of `StateSaved`: a snapshot, or the state that a fork begins with."""
-
-# A change of codes, or of the fields of a form, is a change of the stored form: it needs a new `body.VERSION`.
-_FORMS: Final[tuple[tuple[int, Any, Form], ...]] = (
-    (
-        1,
-        events.RunStarted,
-        (
-            ("graph", TEXT),
-            ("fingerprint", TEXT),
-            ("thread", ID),
-            ("seed", INT),
-            ("input", FIELDS),
-            ("fresh", FLAG),
-            ("user", TEXT),
-            ("redaction", TEXT),
-            ("parent", MAYBE_TEXT),
-            ("digests", CHECKSUMS),
-        ),
-    ),
-    (2, events.RunResumed, (("verb", TEXT), ("thread", ID), ("user", TEXT), ("redaction", TEXT))),
-    (3, events.InterruptAnswered, (("id", TEXT), ("answer", VALUE), ("nth", INT), ("by", TEXT))),
-    (
-        4,
-        events.InterruptRaised,
-        (
-            ("id", TEXT),
-            ("task", TASK),
-            ("node", NAME),
-            ("payload", VALUE),
-            ("key", TEXT),
-            ("answer_type", VALUE),
-            ("expires_at", NUMBER),
-            ("usage", USAGE),
-            ("kind", FieldCodec(clean_, text_, "question")),
-            ("version", FieldCodec(same_, int_, 1)),
-            ("stale", FLAG),
-            ("default", VALUE),
-            ("has_default", FLAG),
-        ),
-    ),
-    (
-        5,
-        events.TaskRetried,
-        (
-            ("task", TASK),
-            ("node", NAME),
-            ("attempt", INT),
-            ("delay_s", NUMBER),
-            ("error", TEXT),
-            ("message", MESSAGE),
-            ("usage", USAGE),
-        ),
-    ),
-    (
-        6,
-        events.EffectStarted,
-        (
-            ("task", TASK),
-            ("key", TEXT),
-            ("starts", FieldCodec(same_, int_, 1)),
-            ("answers", RARE_INT),
-            ("arguments", ARGUMENTS),
-        ),
-    ),
-    (
-        7,
-        events.EffectRecorded,
-        (("task", TASK), ("key", TEXT), ("result", VALUE), ("answers", RARE_INT), ("arguments", ARGUMENTS)),
-    ),
-    (
-        8,
-        events.TaskSucceeded,
-        (
-            ("task", TASK),
-            ("updates", UPDATES),
-            ("goto", MAYBE_NAMES),
-            ("sends", ITEMS),
-            ("usage", USAGE),
-            ("edited", RARE_FLAG),
-        ),
-    ),
-    (
-        9,
-        events.TaskFailed,
-        (
-            ("task", TASK),
-            ("error", TEXT),
-            ("message", MESSAGE),
-            ("handler", NAME),
-            ("exception", ERROR),
-            ("usage", USAGE),
-        ),
-    ),
-    (10, events.OutcomeDropped, (("task", TASK),)),
-    (11, events.NodeFatigued, (("node", NAME), ("visits", INT), ("route", NAME))),
-    (
-        12,
-        events.SuperstepCommitted,
-        (("superstep", INT), ("wrote", NAMES), *_DUE, ("handled", HANDLED), ("after", TASKS)),
-    ),
-    (13, events.TasksRouted, (("reason", TEXT), *_DUE, ("handled", HANDLED))),
-    (
-        14,
-        events.ThreadUpdated,
-        (
-            ("values", FIELDS),
-            ("as_node", NAME),
-            # None means that the edit left what is due as it was.
-            ("next", MAYBE_NAMES),
-            *_DUE[1:],
-            ("open", FLAG),
-            ("handled", HANDLED),
-            ("goto", MAYBE_NAMES),
-            ("fresh", FLAG),
-            ("user", TEXT),
-            ("redaction", TEXT),
-        ),
-    ),
-    (15, events.StateSaved, _STATE),
-    (16, events.ThreadForked, (("source", TEXT), ("at", INT), ("state", _SAVED))),
-    (
-        17,
-        events.ThreadMigrated,
-        (("source", TEXT), ("target", TEXT), ("why", TEXT), ("values", MAYBE_FIELDS)),
-    ),
-    (18, events.HistoryPruned, (("upto", INT),)),
-    (19, events.RunInterrupted, (("interrupts", TEXTS), ("folded", CHECKSUMS))),
-    (20, events.RunCompleted, (("steps", INT), ("folded", CHECKSUMS))),
-    (21, events.RunFailed, (("error", TEXT), ("message", MESSAGE), ("node", NAME), ("folded", CHECKSUMS))),
-    (22, events.RunCancelled, (("reason", TEXT), ("folded", CHECKSUMS), ("threads", TEXTS))),
-    (23, events.InterruptExpired, (("id", TEXT),)),
-    (24, events.InterruptWithdrawn, (("id", TEXT), ("reason", TEXT))),
-    (25, events.AnswerUsed, (("id", TEXT), ("reworded", FLAG), ("payload", VALUE), ("nth", INT))),
-    (26, events.AnswerDiscarded, (("id", TEXT), ("reason", TEXT), ("nth", INT))),
-    (
-        27,
-        events.SuperstepAbandoned,
-        (
-            ("superstep", INT),
-            ("tasks", TASKS),
-            ("finished", TASKS),
-            ("interrupts", TEXTS),
-            ("effects", TEXTS),
-            ("next", NAMES),
-            ("usage", USAGE),
-            ("threads", TEXTS),
-            ("said", FIELDS),
-        ),
-    ),
-    (
-        28,
-        events.ModelReplied,
-        (
-            *_CALL,
-            ("reply", VALUE),
-            ("usage", USAGE),
-            ("model", MAYBE_TEXT),
-            ("answers", RARE_INT),
-        ),
-    ),
-    (29, events.UsageRecorded, (*_CALL, ("nth", FieldCodec(same_, int_, 1)), ("usage", USED), ("model", MAYBE_TEXT))),
-    (30, events.RepliesDiscarded, (("task", TASK), ("failed_attempts", INT))),
-    (31, events.BudgetHeld, (*_CALL, ("reservations", EACH_AMOUNTS))),
-    (32, events.BudgetReleased, _CALL),
-    (33, events.BudgetGranted, (("task", TASK), ("question", TEXT), ("of", TEXT), ("amounts", AMOUNTS))),
-    (
-        34,
-        events.ValuesErased,
-        (("by", TEXT), ("reason", TEXT), ("records", INT), ("lines", INT), ("erased", LINES)),
-    ),
-    (35, events.RunHandedOver, (("reason", TEXT),)),
-    # A title or tag may say who a thread is about, so both are values, which can be erased.
-    (36, events.ThreadLabelled, (("title", VALUE), ("tags", TAGS), ("user", TEXT), ("priority", RARE_INT))),
-    (37, events.SignalReceived, (("id", TEXT), ("name", TEXT), ("value", VALUE), ("user", TEXT))),
-    (38, events.SignalTaken, (("id", TEXT), ("interrupt", TEXT))),
-    (39, events.LetterDropped, (("id", TEXT), ("what", TEXT), ("reason", TEXT))),
-    (
-        40,
-        events.ThreadStarted,
-        (
-            ("task", TASK),
-            ("key", TEXT),
-            ("thread", TEXT),
-            ("graph", TEXT),
-            ("detached", RARE_FLAG),
-            ("made", RARE_FLAG),
-            ("arguments", ARGUMENTS),
-        ),
-    ),
-    (
-        41,
-        events.ReplyStopped,
-        (*_CALL, ("text", VALUE), ("model", MAYBE_TEXT), ("attempt", FieldCodec(same_, int_, 1))),
-    ),
-    (42, events.ThreadDeleted, (("user", TEXT),)),
-    (43, events.ThreadCopied, (("source", TEXT), ("thread", TEXT))),
-)
-FORMS: Final[Mapping[Any, Form]] = {kind: form for _, kind, form in _FORMS}
-"""Event class to its fields, in stored order."""
-CODES: Final[Mapping[Any, int]] = {kind: code for code, kind, _ in _FORMS}
-"""Event class to its stored code."""
-BY_CODE: Final[Mapping[Any, Any]] = {code: kind for code, kind, _ in _FORMS}
+# A change of codes, or of the names or order of the fields of an event, is a change of the stored form: it needs a new
+# `body.VERSION`. A field that is added as the last one of its event is none.
+BY_CODE: Final[Mapping[int, Any]] = {
+    1: events.RunStarted,
+    2: events.RunResumed,
+    3: events.InterruptAnswered,
+    4: events.InterruptRaised,
+    5: events.TaskRetried,
+    6: events.EffectStarted,
+    7: events.EffectRecorded,
+    8: events.TaskSucceeded,
+    9: events.TaskFailed,
+    10: events.OutcomeDropped,
+    11: events.NodeFatigued,
+    12: events.SuperstepCommitted,
+    13: events.TasksRouted,
+    14: events.ThreadUpdated,
+    15: events.StateSaved,  # a snapshot; no entry
+    16: events.ThreadForked,
+    17: events.ThreadMigrated,
+    18: events.HistoryPruned,
+    19: events.RunInterrupted,
+    20: events.RunCompleted,
+    21: events.RunFailed,
+    22: events.RunCancelled,
+    23: events.InterruptExpired,
+    24: events.InterruptWithdrawn,
+    25: events.AnswerUsed,
+    26: events.AnswerDiscarded,
+    27: events.SuperstepAbandoned,
+    28: events.ModelReplied,
+    29: events.UsageRecorded,
+    30: events.RepliesDiscarded,
+    31: events.BudgetHeld,
+    32: events.BudgetReleased,
+    33: events.BudgetGranted,
+    34: events.ValuesErased,
+    35: events.RunHandedOver,
+    36: events.ThreadLabelled,
+    37: events.SignalReceived,
+    38: events.SignalTaken,
+    39: events.LetterDropped,
+    40: events.ThreadStarted,
+    41: events.ReplyStopped,
+    42: events.ThreadDeleted,  # in log files alone
+    43: events.ThreadCopied,
+}
 """Stored code to event class."""
+CODES: Final[Mapping[Any, int]] = {kind: code for code, kind in BY_CODE.items()}
+"""Event class to its stored code."""
 NODE_IN_TASK_ID: Final = frozenset({events.TaskSucceeded, events.TaskFailed, events.OutcomeDropped})
 """Events whose node is not stored, because the id of their task names it, as `2.0:search` names `search`."""
+_NAMED: Final[tuple[tuple[FieldCodec, str], ...]] = (
+    (
+        codecs.TEXT,
+        "by error fingerprint graph id interrupt key kind model name of parent question reason redaction run",
+    ),
+    (codecs.TEXT, "source status target user verb what why"),
+    (codecs.ID, "thread"),
+    (codecs.TEXTS, "children effects interrupts names threads"),
+    (
+        codecs.INT,
+        "answers at attempt cause failed_attempts lines nth priority records seed starts steps superstep upto",
+    ),
+    (codecs.INT, "version waits"),
+    (codecs.NUMBER, "delay_s expires_at"),
+    (codecs.FLAG, "detached edited entering fresh has_default made open reworded stale"),
+    (codecs.NAME, "as_node handler node route"),
+    (codecs.NAMES, "goto next wrote"),
+    (codecs.TASK, "task"),
+    (codecs.TASKS, "after finished tasks"),
+    (codecs.COUNTS, "visits"),
+    # A title or tag may say who a thread is about, so both are values, which can be erased.
+    (codecs.VALUE, "answer default payload result text title value"),
+    (codecs.TAGS, "tags"),
+    (codecs.REPLY, "reply"),
+    (codecs.TYPE, "answer_type"),
+    (codecs.ITEMS, "sends"),
+    (codecs.ARGUMENTS, "arguments"),
+    (codecs.MESSAGE, "message"),
+    (codecs.FIELDS, "input said values"),
+    (codecs.UPDATES, "updates"),
+    (codecs.ERROR, "exception"),
+    (codecs.ERRORS, "errors"),
+    (codecs.HANDLED, "handled"),
+    (codecs.JOINS, "joins"),
+    (codecs.CHECKSUMS, "began digests folded"),
+    (codecs.LINES, "erased"),
+    (codecs.USAGE, "usage"),
+    (codecs.AMOUNTS, "amounts granted"),
+    (codecs.EACH_AMOUNTS, "reservations"),
+    (codecs.SIGNALS, "signals"),
+    # The state that a fork begins with, a `StateSaved`.
+    (_nested(15), "state"),
+    # The outcomes of a superstep that waits for `interrupt_after`, in a snapshot: it is folded already, and its routers
+    # run once a person has answered. The state of a fork may have such outcomes.
+    (each(_nested()), "held"),
+)
+_CODECS: Final[Mapping[str, FieldCodec]] = {name: how for how, names in _NAMED for name in names.split()}
+"""Name of a field to its codec."""
+_OTHERS: Final[Mapping[tuple[Any, str], FieldCodec]] = {
+    (events.NodeFatigued, "visits"): codecs.INT,
+    (events.StateSaved, "digests"): codecs.DIGESTS,  # of the hash chain, and not checksums of values
+}
+"""Fields whose names mean something else in one event."""
+
+
+def _default(field: Field[Any], how: FieldCodec) -> Any:
+    """Return what the field is if it is absent: its default, else what the codec says; `...` if it must be there."""
+    if field.default is not MISSING:
+        return field.default
+    return how.empty if field.default_factory is MISSING else field.default_factory()
+
+
+def _form(kind: Any) -> Form:
+    """Return the fields of an event class that are stored, in order, each with its codec and default."""
+    found = [(field, _OTHERS.get((kind, field.name)) or _CODECS[field.name]) for field in fields(kind)]
+    return tuple(
+        (field.name, how._replace(empty=_default(field, how)))
+        for field, how in found
+        if field.name != "node" or kind not in NODE_IN_TASK_ID
+    )
+
+
+FORMS: Final[Mapping[Any, Form]] = {kind: _form(kind) for kind in CODES}
+"""Event class to its fields, in stored order."""
 
 
 def _only(get: Callable[[Any], Any], event: Any) -> tuple[Any]:
@@ -433,8 +273,7 @@ def _writing(code: int, form: Form) -> _Writing:
     names = [name for name, _ in form]
     get: Callable[[Any], Any] = attrgetter(*names)
     values: Callable[[Any], tuple[Any, ...]] = get if len(names) > 1 else partial(_only, get)
-    # Empty sequences and mappings, and what a codec writes as absent (RARE_) when it holds its default.
-    skips = tuple(how.empty in ((), {}) or how.put is RARE_FLAG.put for _, how in form)
+    skips = tuple(how.empty is not None and how.empty is not ... and not how.empty for _, how in form)
     return _Writing(code, values, tuple(how.put for _, how in form), skips)
 
 
@@ -457,5 +296,5 @@ def _reading(kind: Any, form: Form) -> _Reading:
 
 
 _new: Final = object.__new__
-_WRITING: Final = {kind: _writing(code, form) for code, kind, form in _FORMS}
-_READING: Final = {code: _reading(kind, form) for code, kind, form in _FORMS}
+_WRITING: Final = {kind: _writing(CODES[kind], form) for kind, form in FORMS.items()}
+_READING: Final = {code: _reading(kind, FORMS[kind]) for code, kind in BY_CODE.items()}

@@ -38,6 +38,16 @@ def _value_line(at: int, _names: Sequence[str]) -> Iterable[Line]:
     return ((at, "value", None),)
 
 
+def _reply_line(at: int, _names: Sequence[str]) -> Iterable[Line]:
+    """Return the one line that a reply of a model is on."""
+    return ((at, "reply", None),)
+
+
+def _type_line(at: int, _names: Sequence[str]) -> Iterable[Line]:
+    """Return the one line that the type of an answer is on, which is not a value of the user's."""
+    return ((at, "type", None),)
+
+
 class FieldCodec(NamedTuple):
     """How one kind of field is written and read. User values go on lines of the body, not into the structure."""
 
@@ -46,7 +56,7 @@ class FieldCodec(NamedTuple):
     get: Callable[[Body, Any], Any]
     """Returns the value. Raises what Python raises on data of another form; `decode` makes it a StoreError."""
     empty: Any = None
-    """Default for a field that is absent; `...` if it is required."""
+    """What an absent field is, if the class of its event gives no default; `...` if the field must be there then."""
     lines: Callable[[Any, Sequence[str]], Iterable[Line]] = _no_lines
     """Returns the lines that the stored field refers to, for erasure. Takes the names of the thread by number, too."""
 
@@ -71,7 +81,7 @@ def each(one: FieldCodec, empty: Any = ()) -> FieldCodec:
     return FieldCodec(put, get, empty, lines)
 
 
-def by(key: FieldCodec, value: FieldCodec, empty: Any) -> FieldCodec:
+def by(key: FieldCodec, value: FieldCodec) -> FieldCodec:
     """Return the codec of a mapping of *key* to *value*, stored as a flat list: key, value, key, value, and so on."""
 
     def put(body: Body, items: Mapping[Any, Any]) -> list[Any]:
@@ -83,7 +93,7 @@ def by(key: FieldCodec, value: FieldCodec, empty: Any) -> FieldCodec:
     def lines(stored: Sequence[Any], names: Sequence[str]) -> Iterable[Line]:
         return [line for part in stored[1::2] for line in value.lines(part, names)]
 
-    return FieldCodec(put, get, empty, lines)
+    return FieldCodec(put, get, {}, lines)
 
 
 def same_(_body: Body, value: Any) -> Any:
@@ -119,11 +129,6 @@ def _get_number(_body: Body, value: Any) -> float:
 def _put_flag(_body: Body, value: Any) -> int:
     """Write a bool as 0 or 1, which is shorter."""
     return int(value)
-
-
-def _put_rare(_body: Body, value: Any) -> int | None:
-    """Write 0 and False, the usual values, as an absent field: at the end of a form it costs no bytes."""
-    return int(value) or None
 
 
 def _get_flag(_body: Body, value: Any) -> bool:
@@ -326,42 +331,36 @@ def _signal_lines(stored: Sequence[Any], _names: Sequence[str]) -> Iterable[Line
     return [(at, "value", None) for at in stored[2::3]]
 
 
-# MAYBE_: the field may be None, which an absent field stands for. RARE_: the usual value is not stored.
 TEXT = FieldCodec(clean_, text_, "")
-MAYBE_TEXT = FieldCodec(clean_, text_)
 ID = FieldCodec(same_, text_)
 TEXTS = each(ID)
 INT = FieldCodec(same_, int_, 0)
-RARE_INT = FieldCodec(_put_rare, int_, 0)
 NUMBER = FieldCodec(same_, _get_number)
 FLAG = FieldCodec(_put_flag, _get_flag, False)
-RARE_FLAG = FieldCodec(_put_rare, _get_flag, False)
 NAME = FieldCodec(_put_name, _get_name)
 NAMES = each(NAME)
-MAYBE_NAMES = each(NAME, None)
 TASK = FieldCodec(_put_task, _get_task, ...)
 TASKS = each(TASK)
-COUNTS = by(NAME, INT, {})
+COUNTS = by(NAME, INT)
 VALUE = FieldCodec(Body.put, Body.get, lines=_value_line)
-ITEMS = by(INT, VALUE, {})
+REPLY = VALUE._replace(lines=_reply_line)
+TYPE = VALUE._replace(lines=_type_line)
+ITEMS = by(INT, VALUE)
 ARGUMENTS = FieldCodec(_put_arguments, _get_arguments, lines=_value_line)
 MESSAGE = FieldCodec(_put_message, _get_message, "", _value_line)
 TAGS = FieldCodec(_put_tags, _get_tags, (), _value_line)
 SIGNALS = FieldCodec(_put_signals, _get_signals, (), _signal_lines)
 FIELDS = FieldCodec(Body.put_fields, Body.get_fields, {}, _field_lines)
-MAYBE_FIELDS = FIELDS._replace(empty=None)
 UPDATES = each(FIELDS)
 ERROR = FieldCodec(Body.put_error, Body.get_error, lines=_value_line)
-ERRORS = by(INT, ERROR, {})
+ERRORS = by(INT, ERROR)
 HANDLED = FieldCodec(_put_handled, _get_handled, {}, _handled_lines)
 JOINS = each(FieldCodec(_put_join, _get_join))
 DIGESTS = FieldCodec(_put_digests, _get_digests, {})
 CHECKSUMS = FieldCodec(_put_checksums, _get_checksums, {}, _checksums_line)
 LINES = FieldCodec(_put_lines, _get_lines, {})
-USAGE = FieldCodec(_put_usage, _get_usage)
-USED = USAGE._replace(empty=...)
-MAYBE_AMOUNTS = FieldCodec(_put_amounts, _get_amounts)
-AMOUNTS = MAYBE_AMOUNTS._replace(empty=...)
+USAGE = FieldCodec(_put_usage, _get_usage, ...)
+AMOUNTS = FieldCodec(_put_amounts, _get_amounts, ...)
 EACH_AMOUNTS = each(AMOUNTS, ...)
 
 

@@ -106,12 +106,12 @@ class AnswerUsed(Word):
 
     id: str
     """Id of the interrupt."""
-    nth: int = 0
-    """Number of the answer, as `InterruptAnswered.nth`."""
     reworded: bool = False
     """Whether the node asked with another payload than the one that was answered."""
     payload: Any = None
     """The payload that the node asked with, if *reworded*; else None."""
+    nth: int = 0
+    """Number of the answer, as `InterruptAnswered.nth`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -120,8 +120,6 @@ class AnswerDiscarded(Word):
 
     id: str
     """Id of the interrupt."""
-    nth: int = 0
-    """Number of the answer, as `InterruptAnswered.nth`."""
     reason: str
     """Why:
 
@@ -131,6 +129,8 @@ class AnswerDiscarded(Word):
     - `retyped`: the node wants an answer of another type;
     - `not-asked`: the node ended without asking.
     """
+    nth: int = 0
+    """Number of the answer, as `InterruptAnswered.nth`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
