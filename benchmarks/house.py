@@ -1,6 +1,6 @@
 """Measure what a reader of graphrt has to know: sizes, the paths of three calls, and what options cost.
 
-    python -m benchmarks.house [sizes] [errors] [events] [walks] [cliffs]     from the root of the project; default: all of them
+    python -m benchmarks.house [sizes] [errors] [events] [walks] [cliffs]     from the root of the project; default: all
 
 sizes   lines of code (without blanks, comments, docstrings) of each room under src and of tests; lines that are not
         blank of every other language
@@ -14,6 +14,7 @@ Times are ratios on this machine; run nothing beside it.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import io
 import itertools
@@ -288,11 +289,18 @@ def _cost(run: Any) -> float:
     return time.process_time() - start
 
 
+PARTS = {"sizes": sizes, "errors": errors, "events": event_names, "walks": walks, "cliffs": cliffs}
+
+
 def main() -> None:
-    wanted = sys.argv[1:] or ["sizes", "errors", "events", "walks", "cliffs"]
-    for name in wanted:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.house", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, "all"], default="all", help="default: all")
+    parts = parser.parse_args().parts
+    for name in PARTS if "all" in parts else parts:
         print(f"== {name}")
-        {"sizes": sizes, "errors": errors, "events": event_names, "walks": walks, "cliffs": cliffs}[name]()
+        PARTS[name]()
 
 
 if __name__ == "__main__":
