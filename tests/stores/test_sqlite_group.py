@@ -29,7 +29,7 @@ class Desk:
     """Does jobs in batches, which a test holds up and lets go."""
 
     def __init__(self) -> None:
-        self.group: Group[Job] = Group()
+        self.group: Group = Group()
         self.batches: list[list[Any]] = []
         self.begun = threading.Semaphore(0)
         self.go = threading.Semaphore(0)
@@ -259,10 +259,10 @@ def test_interrupted_at_any_line_nobody_waits_for_ever():
     line, hit = 0, [0]
     while line <= hit[0]:
         line, hit[0] = line + 1, 0
-        group: Group[Job] = Group()
+        group: Group = Group()
         done: list[Any] = []
 
-        def others(name: int, group: Group[Job] = group, done: list[Any] = done) -> None:
+        def others(name: int, group: Group = group, done: list[Any] = done) -> None:
             for number in range(5):
                 job = Job((name, number))
                 group.do(job, finishing)

@@ -12,7 +12,7 @@ from graphrt.errors import InputError
 from graphrt.stores import Commit, MemoryStore, Record, SqliteStore
 from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.protocol import Store
-from graphrt.stores.sqlite import _reading as reading
+from graphrt.stores.sqlite import _writing as writing
 from graphrt.stores.wrapper import StoreWrapper
 
 
@@ -104,7 +104,7 @@ def test_batch_that_fails_deletes_nothing(tmp_path, monkeypatch):
     with SqliteStore(tmp_path / "runs.db") as store:
         for name in ("a", "b"):
             store.release(claimed(store, name))
-        forget, left = reading.forget, [1]
+        forget, left = writing.forget, [1]
 
         def fails(db, no):
             if not left:
@@ -112,7 +112,7 @@ def test_batch_that_fails_deletes_nothing(tmp_path, monkeypatch):
             left.pop()
             forget(db, no)
 
-        monkeypatch.setattr(reading, "forget", fails)
+        monkeypatch.setattr(writing, "forget", fails)
         with pytest.raises(RuntimeError):
             store.delete_many(["a", "b"])
         assert [head.thread for head in store.query(ThreadFilter())] == ["a", "b"]

@@ -21,7 +21,7 @@ from typing import Final, final
 
 from graphrt._journal.per_store import PerStore, joined
 from graphrt.errors import StoreError
-from graphrt.stores import _refusals
+from graphrt.errors._codes.threads import THREAD_HAS_MOVED
 from graphrt.stores.protocol import Store
 from graphrt.stores.values import Claim, Head
 
@@ -220,7 +220,7 @@ def check_unmoved(claim: Claim, head: Head) -> None:
         ConflictError: Another owner has written it in between.
     """
     if head.seq != claim.head.seq:
-        raise _refusals.moved(claim.thread, claim.head.seq, head.seq)
+        raise THREAD_HAS_MOVED(thread=claim.thread, expected=claim.head.seq, got=head.seq)
 
 
 def release_now(store: Store, thread: str) -> None:

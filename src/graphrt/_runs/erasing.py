@@ -32,7 +32,7 @@ from graphrt.errors import AuditError, ConflictError, GraphrtError, InputError, 
 from graphrt.errors._codes.erasing import BAD_ERASURE, PREDICATE_FAILED, STILL_NEEDED
 from graphrt.errors._codes.threads import CONFLICT
 from graphrt.events import ValuesErased
-from graphrt.stores._refusals import encodes
+from graphrt.stores._checks import encodes
 from graphrt.stores.ids import check_id, local_id_of, shared_id
 from graphrt.stores.protocol import Store
 from graphrt.stores.values import Commit, Loaded, Record

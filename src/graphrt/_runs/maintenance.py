@@ -29,11 +29,10 @@ from graphrt._runs.mail import moves
 from graphrt._runs.results import ThreadInfo
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.watching import answers_itself, waits_for
-from graphrt.errors import ConflictError, GraphrtError, InputError
+from graphrt.errors import GraphrtError, InputError
 from graphrt.errors._codes.threads import UNKNOWN_THREAD
 from graphrt.events.status import Status
-from graphrt.stores._copying import some_blobs, whole_of, write_claimed
-from graphrt.stores._refusals import thread_exists
+from graphrt.stores._copying import some_blobs, whole_of, write_thread
 from graphrt.stores._verifying import Verification, verify
 from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.ids import check_id, shared_id
@@ -262,17 +261,7 @@ def copied(config: RunConfig, thread: str, to: str | None) -> str:
     )
     bodies = (*(one.body for one in source.records), *source.snapshots.values(), *(body for _, body in source.staged))
     blobs = sorted({name for body in bodies for name in blob_names(body)})
-    try:
-        claim = leases.take(store, target, create=True, lease_s=config.lease_s, at=at)
-    except ConflictError:
-        raise thread_exists(target) from None
-    try:
-        if claim.head.seq:  # the claim did not create it
-            raise thread_exists(target)
-        write_claimed(store, claim, lambda: copy, lambda: some_blobs(store, loaded, blobs), at=at)  # releases it
-    except BaseException:
-        leases.give_back(store, claim)
-        raise
+    write_thread(store, target, lambda: copy, lambda: some_blobs(store, loaded, blobs), made_at=at, at=at)
     return target
 
 

@@ -19,8 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from graphrt.errors import ConflictError, InputError, StoreError
 from graphrt.errors._codes.stores import STORE_DAMAGED
-from graphrt.errors._codes.threads import PRUNED_WHILE_READ
-from graphrt.stores import _refusals
+from graphrt.errors._codes.threads import PRUNED_WHILE_READ, THREAD_EXISTS
 from graphrt.stores.protocol import Store
 from graphrt.stores.values import Claim, Commit, Head, Labels, Loaded, Question, Record, Saved
 
@@ -85,22 +84,7 @@ def write_thread(
         InputError: *to* exists (`thread-exists`).
         StoreError: The store failed. If *to* could not be removed either, a note on the error says so.
     """
-    write_claimed(store, _claim_new(store, to, made_at), read, blobs, at=at)
-
-
-def write_claimed(
-    store: Store,
-    claim: Claim,
-    read: Callable[[], Whole],
-    blobs: Callable[[], Iterable[Mapping[str, bytes]]],
-    *,
-    at: float,
-) -> None:
-    """Write the thread that was claimed by *claim*, which created it, and release it; see `write_thread`.
-
-    Raises:
-        StoreError: The store failed.
-    """
+    claim = _claim_new(store, to, made_at)
     # The claim is released below, by the last commit, `release` or `_remove`.
     shown = False  # whether readers may see the thread
     try:
@@ -181,10 +165,10 @@ def _claim_new(store: Store, to: str, at: float) -> Claim:
     try:
         claim = store.claim(to, create=True, lease_s=_LEASE_S, at=at)
     except ConflictError:
-        raise _refusals.thread_exists(to) from None
+        raise THREAD_EXISTS(thread=to) from None
     if claim.head.seq:  # the claim did not create it
         store.release(claim)
-        raise _refusals.thread_exists(to)
+        raise THREAD_EXISTS(thread=to)
     return claim
 
 

@@ -16,6 +16,8 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, get_args
 
@@ -23,11 +25,8 @@ from graphrt.stores.values import Former
 
 _FORMER: Final = get_args(Former)
 _BOOT: Final = getattr(time, "CLOCK_BOOTTIME", None)
-
-
-def now_s() -> float:
-    """Return the seconds since the machine was started."""
-    return time.monotonic() if _BOOT is None else time.clock_gettime(_BOOT)
+now_s: Final[Callable[[], float]] = time.monotonic if _BOOT is None else partial(time.clock_gettime, _BOOT)
+"""Returns the seconds since the machine was started."""
 
 
 class Owner(NamedTuple):

@@ -21,7 +21,9 @@ from operator import attrgetter
 from typing import Any, Final, final
 
 from graphrt._forks import Home, OwnLock
-from graphrt.stores import _refusals
+from graphrt.errors._codes.stores import STORE_CLOSED
+from graphrt.errors._codes.threads import CONFLICT, LOST_LEASE, THREAD_HAS_MOVED, UNKNOWN_THREAD
+from graphrt.stores import _checks
 from graphrt.stores._kept_thread import KeptThread
 from graphrt.stores._label_rows import Position, from_token, to_token
 from graphrt.stores._live_board import LiveBoard
@@ -86,10 +88,12 @@ class MemoryStore(StoreVerbs):
             kept = self._open().get(thread)
             if kept is None:
                 if not create:
-                    raise _refusals.unknown_thread(thread)
+                    raise UNKNOWN_THREAD(thread=thread)
                 kept = self._threads[thread] = KeptThread(thread, at)
             elif kept.claim is not None:
-                raise _refusals.held(thread, f"claim number {kept.epoch}, of this process; it holds until released")
+                raise CONFLICT(
+                    thread=thread, known=f"claim number {kept.epoch}, of this process; it holds until released"
+                )
             kept.epoch += 1
             claim = Claim(kept.head()._replace(owned=True), lease_s)  # `kept.claim` is set only below
             kept.claim = claim
@@ -109,10 +113,10 @@ class MemoryStore(StoreVerbs):
         """Write all of *commit* or nothing. See `Store.commit`."""
         with self._guard:
             self._open()
-            seq = _refusals.check_commit(commit, claim.thread)
+            seq = _checks.check_commit(commit, claim.thread)
             kept = self._owned(claim)
             if kept.seq != commit.expected:
-                raise _refusals.moved(claim.thread, commit.expected, kept.seq)
+                raise THREAD_HAS_MOVED(thread=claim.thread, expected=commit.expected, got=kept.seq)
             self._write(kept, commit, seq)
 
     def head(self, thread: str) -> Head:
@@ -210,7 +214,9 @@ class MemoryStore(StoreVerbs):
         with self._guard:
             kept = self._get(thread)
             if kept.claim is not None:
-                raise _refusals.held(thread, f"claim number {kept.epoch}, of this process; it holds until released")
+                raise CONFLICT(
+                    thread=thread, known=f"claim number {kept.epoch}, of this process; it holds until released"
+                )
             del self._threads[thread]
             self._live_board.forget([thread])
 
@@ -221,7 +227,7 @@ class MemoryStore(StoreVerbs):
             self._open()
             kept = self._owned(claim)
             if all(saved.seq != upto for saved in kept.snapshots):
-                raise _refusals.no_snapshot(claim.thread, upto, (saved.seq for saved in kept.snapshots))
+                raise _checks.no_snapshot(claim.thread, upto, (saved.seq for saved in kept.snapshots))
             gone = bisect_right(kept.records, upto, key=_SEQ)  # number of records to delete
             before = kept.first
             if gone:
@@ -246,20 +252,20 @@ class MemoryStore(StoreVerbs):
         Stored records are replaced by *records* of the same numbers, without the values. Snapshots of entries after
         *snapshots_after*, and all blobs but *keep_blobs*, are deleted.
         """
-        wanted = _refusals.replaced(records, claim.thread)
+        wanted = _checks.replaced(records, claim.thread)
         keep = set(keep_blobs)
         with self._guard:
             self._open()
-            seq = _refusals.check_commit(commit, claim.thread)
+            seq = _checks.check_commit(commit, claim.thread)
             kept = self._owned(claim)
             if kept.seq != commit.expected:
-                raise _refusals.moved(claim.thread, commit.expected, kept.seq)
+                raise THREAD_HAS_MOVED(thread=claim.thread, expected=commit.expected, got=kept.seq)
             # Positions of the stored records. All are checked before the first one is replaced.
             places = {record.seq: at for at, record in enumerate(kept.records)}
             for record in wanted.values():
                 at = places.get(record.seq)
                 if at is None or kept.records[at].count != record.count:
-                    raise _refusals.no_record(claim.thread, record)
+                    raise _checks.no_record(claim.thread, record)
             for record in wanted.values():
                 kept.records[places[record.seq]] = record
             kept.snapshots = [saved for saved in kept.snapshots if saved.seq <= snapshots_after]
@@ -289,11 +295,11 @@ class MemoryStore(StoreVerbs):
 
     def post(self, thread: str, id: str, body: bytes) -> bool:
         """Keep a message to *thread* until a commit takes it; return False if its *id* came before."""
-        _refusals.check_message(check_id(thread), id, body)
+        _checks.check_message(check_id(thread), id, body)
         with self._guard:
             kept = self._get(thread)
             if not kept.seq:
-                raise _refusals.unknown_thread(thread)
+                raise UNKNOWN_THREAD(thread=thread)
             return kept.post(id, body)
 
     def put_schedule(self, schedule: StoredSchedule, *, replaces: str | None) -> bool:
@@ -363,7 +369,7 @@ class MemoryStore(StoreVerbs):
             StoreError: It is closed (`store-closed`).
         """
         if self._closed:
-            raise _refusals.closed("This memory store")
+            raise STORE_CLOSED(store="This memory store")
         return self._threads
 
     def _get(self, thread: str) -> KeptThread:
@@ -375,7 +381,7 @@ class MemoryStore(StoreVerbs):
         """
         kept = self._open().get(check_id(thread))
         if kept is None:
-            raise _refusals.unknown_thread(thread)
+            raise UNKNOWN_THREAD(thread=thread)
         return kept
 
     def _owned(self, claim: Claim) -> KeptThread:
@@ -387,7 +393,7 @@ class MemoryStore(StoreVerbs):
         kept = self._threads.get(claim.thread)
         if kept is None or kept.claim is not claim:
             state = "there is no such thread now" if kept is None else f"its newest claim is number {kept.epoch}"
-            raise _refusals.lost(claim.thread, claim.epoch, state)
+            raise LOST_LEASE(thread=claim.thread, epoch=claim.epoch, known=state)
         return kept
 
     def _free(self, kept: KeptThread) -> None:

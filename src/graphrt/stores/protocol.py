@@ -28,7 +28,7 @@ from typing import Any, Final, TypeVar
 import typing_extensions as te
 
 from graphrt.errors import ConflictError, InputError
-from graphrt.stores._refusals import check_times, page_size
+from graphrt.stores._checks import check_times, page_size
 from graphrt.stores.filters import WAITING, Filter, QuestionFilter, ThreadFilter
 from graphrt.stores.ids import check_id
 from graphrt.stores.values import (

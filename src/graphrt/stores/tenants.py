@@ -16,7 +16,8 @@ from typing import Any, Final, final
 
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.labels import TENANT_OF_TENANT
-from graphrt.stores import _refusals
+from graphrt.errors._codes.stores import STORE_CLOSED
+from graphrt.errors._codes.threads import LOST_LEASE, UNKNOWN_THREAD
 from graphrt.stores._label_rows import thread_of, wrong_token
 from graphrt.stores.filters import DueFilter, Filter, QuestionFilter, ScheduleFilter, ThreadFilter
 from graphrt.stores.ids import BETWEEN, check_bare_id, check_id, check_tenant, tenant_of
@@ -79,7 +80,7 @@ class TenantStore(StoreWrapper):
             return self._prefix + check_bare_id(thread)
         check_id(thread)
         if BETWEEN in thread:  # it may be another tenant's: the error is that of a thread that does not exist
-            raise _refusals.unknown_thread(thread)
+            raise UNKNOWN_THREAD(thread=thread)
         return self._prefix + thread
 
     def outer_id(self, thread: str) -> str:
@@ -89,7 +90,7 @@ class TenantStore(StoreWrapper):
     def inner_claim(self, claim: Claim) -> Claim:
         """Return the claim of the shared store behind *claim*; refuse one that another store object gave."""
         if not isinstance(claim, _Claim):
-            raise _refusals.lost(claim.thread, claim.epoch, "it was given by another store object")
+            raise LOST_LEASE(thread=claim.thread, epoch=claim.epoch, known="it was given by another store object")
         return claim.inner
 
     def outer_claim(self, claim: Claim) -> Claim:
@@ -127,7 +128,7 @@ class TenantStore(StoreWrapper):
     def call(self, method: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> T:
         """Call the shared store; errors name threads as the tenant does. Refuse if this object is closed."""
         if self._closed:
-            raise _refusals.closed(f"The store of the tenant {self.tenant!r}")
+            raise STORE_CLOSED(store=f"The store of the tenant {self.tenant!r}")
         try:
             return super().call(method, *args, **options)
         except GraphrtError as error:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import typing_extensions as te
 
-from graphrt.stores import _refusals
+from graphrt.stores import _checks
 from graphrt.stores.filters import Filter, MailFilter, QuestionFilter
 from graphrt.stores.protocol import Store
 from graphrt.stores.values import (
@@ -208,7 +208,7 @@ class StoreWrapper(StoreVerbs):
         keep_blobs: Iterable[str],
     ) -> None:
         thread = claim.thread
-        wanted = _refusals.replaced(records, thread)
+        wanted = _checks.replaced(records, thread)
         self.call(
             self.store.erase,
             self.inner_claim(claim),
@@ -221,7 +221,7 @@ class StoreWrapper(StoreVerbs):
     # Mail, schedules and live items.
 
     def post(self, thread: str, id: str, body: bytes) -> bool:
-        _refusals.check_message(thread, id, body)
+        _checks.check_message(thread, id, body)
         return self.call(self.store.post, self.inner_id(thread), id, self._seal(body, thread, "mail", id))
 
     def put_schedule(self, schedule: StoredSchedule, *, replaces: str | None) -> bool:
@@ -269,7 +269,7 @@ class StoreWrapper(StoreVerbs):
         """Return *commit* of *thread* as the inner store gets it."""
         if self._bodies is not None:
             # Checked before sealing, which needs bytes: the inner store sees only what it makes of them.
-            _refusals.check_commit(commit, thread)
+            _checks.check_commit(commit, thread)
         if commit.posts:
             posts = [(self.inner_id(to), id_, self._seal(body, to, "mail", id_)) for to, id_, body in commit.posts]
             commit = commit._replace(posts=posts)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from graphrt._forks import OwnLock
 from graphrt.errors import StoreError
-from graphrt.stores import _refusals
+from graphrt.errors._codes.threads import CONFLICT
 from graphrt.stores.ids import tenant_of
 from graphrt.stores.postgres import _statements
 from graphrt.stores.postgres._connection import Link, alive
@@ -193,7 +193,7 @@ class Reserving:
                 return PostgresClaim(head, self._lease_s, no, self._owner, former)
             # The server needs a moment to end the backend of a process that has just died.
             if time.monotonic() > give_up:
-                raise _refusals.held(self._thread, told(holder, since, left_s))
+                raise CONFLICT(thread=self._thread, known=told(holder, since, left_s))
             time.sleep(_LOOK_S)
 
     def _new(self, epoch: int) -> PostgresClaim | None:

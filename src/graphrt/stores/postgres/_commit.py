@@ -16,7 +16,8 @@ from __future__ import annotations
 from typing import Final
 
 from graphrt.errors import ConflictError
-from graphrt.stores import _refusals
+from graphrt.errors._codes.threads import CONFLICT, LOST_LEASE, THREAD_HAS_MOVED
+from graphrt.stores import _checks
 from graphrt.stores.ids import tenant_of
 from graphrt.stores.postgres import _statements
 from graphrt.stores.postgres._claims import PostgresClaim, free
@@ -44,7 +45,7 @@ class Writing:
     def __init__(self, link: Link, commit: Commit, claim: PostgresClaim, token: int) -> None:
         self.claim: Final = claim
         self._link: Final = link
-        self._seq: Final = _refusals.check_commit(commit, claim.thread)
+        self._seq: Final = _checks.check_commit(commit, claim.thread)
         self._commit: Final = commit
         self._token: Final = token
         self._empties: Final = commit.release and self._seq == 0
@@ -211,15 +212,17 @@ class Writing:
             raise self._refused_first(connection)
         row = connection.execute(self._link.named(_statements.STANDS), [claim.no], binary=True).fetchone()
         if row is None:
-            raise _refusals.lost(claim.thread, claim.epoch, "there is no such thread now")
+            raise LOST_LEASE(thread=claim.thread, epoch=claim.epoch, known="there is no such thread now")
         epoch, seq, _, fence, leased, holder = row  # the third is the token
         if epoch != claim.epoch:
             newest = f"its newest claim is number {epoch}, of {holder}; last entry {seq}"
-            raise _refusals.lost(claim.thread, claim.epoch, newest)
+            raise LOST_LEASE(thread=claim.thread, epoch=claim.epoch, known=newest)
         if not leased:
-            raise _refusals.lost(claim.thread, claim.epoch, f"it was released, or its lease ran out; last entry {seq}")
+            raise LOST_LEASE(
+                thread=claim.thread, epoch=claim.epoch, known=f"it was released, or its lease ran out; last entry {seq}"
+            )
         if seq != self._commit.expected:
-            raise _refusals.moved(claim.thread, self._commit.expected, seq)
+            raise THREAD_HAS_MOVED(thread=claim.thread, expected=self._commit.expected, got=seq)
         claim.fence = fence
 
     def _refused_first(self, connection: Connection) -> ConflictError:
@@ -228,9 +231,9 @@ class Writing:
         row = connection.execute(self._link.named(_statements.FIRST), [-1, claim.thread], binary=True).fetchone()
         if row is None or (claim.head.seq and row[0] != claim.no):
             if not claim.head.seq:
-                return _refusals.moved(claim.thread, expected, 0)
-            return _refusals.held(claim.thread, "it was deleted meanwhile")
+                return THREAD_HAS_MOVED(thread=claim.thread, expected=expected, got=0)
+            return CONFLICT(thread=claim.thread, known="it was deleted meanwhile")
         _, _, epoch, seq, holder, _ = row
         if epoch >= claim.epoch or not claim.head.seq:
-            return _refusals.held(claim.thread, f"its newest claim is number {epoch}, of {holder}")
-        return _refusals.moved(claim.thread, expected, seq)
+            return CONFLICT(thread=claim.thread, known=f"its newest claim is number {epoch}, of {holder}")
+        return THREAD_HAS_MOVED(thread=claim.thread, expected=expected, got=seq)

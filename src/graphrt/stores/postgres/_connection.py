@@ -18,7 +18,7 @@ from typing import Any, Final
 from graphrt._forks import Home, OwnLock
 from graphrt.errors import StoreError
 from graphrt.errors._codes.databases import DATABASE_TOO_OLD, POSTGRES_POOL_IN_USE, STORE_UNSAFE
-from graphrt.stores import _refusals
+from graphrt.errors._codes.stores import STORE_CLOSED
 from graphrt.stores.postgres import _errors, _schema
 from graphrt.stores.postgres._driver import Connection, driver
 from graphrt.stores.postgres._url import Address
@@ -89,7 +89,7 @@ class Link:
         """
         self.home.check()
         if self._closed:
-            raise _refusals.closed("This PostgreSQL store")
+            raise STORE_CLOSED(store="This PostgreSQL store")
         if not self._free.acquire(timeout=self._busy_timeout_s):
             raise POSTGRES_POOL_IN_USE(size=self._size, busy_timeout_s=self._busy_timeout_s, where=self.address.place)
         try:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, final
 
-from graphrt.stores import _refusals
+from graphrt.errors._codes.threads import LOST_LEASE
+from graphrt.stores import _checks
 from graphrt.stores.postgres import _statements
 from graphrt.stores.postgres._calls import Calls
 from graphrt.stores.postgres._claims import PostgresClaim
@@ -64,7 +65,7 @@ class Erasing:
         self._calls: Final = calls
         self._claim: Final = claim
         self._writing: Final = writing
-        self._records: Final = _refusals.replaced(records, claim.thread)
+        self._records: Final = _checks.replaced(records, claim.thread)
         keep: list[Any] = [to_bytes(name) for name in keep_blobs]
         self._values: Final = {"no": claim.no, "after": snapshots_after, "keep": keep}
 
@@ -86,13 +87,15 @@ class Erasing:
             # The lock on the thread's row keeps other commits out, as for every statement that changes a thread.
             row = self._calls.run(connection, _statements.LOCK_CLAIM, [claim.no, claim.epoch]).fetchone()
             if row is None:
-                raise _refusals.lost(
-                    claim.thread, claim.epoch, "it was released, its lease ran out, or it was taken over"
+                raise LOST_LEASE(
+                    thread=claim.thread,
+                    epoch=claim.epoch,
+                    known="it was released, its lease ran out, or it was taken over",
                 )
             for record in self._records.values():
                 values = [record.body, record.seal, claim.no, record.seq, record.count]
                 if self._calls.run(connection, _REPLACE, values).rowcount != 1:
-                    raise _refusals.no_record(claim.thread, record)
+                    raise _checks.no_record(claim.thread, record)
             # Removed first, so that the commit may write a snapshot or a blob in place of a removed one.
             self._calls.run(connection, _REMOVE, self._values)
             self._writing.write(connection)

@@ -10,8 +10,8 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Final
 
+from graphrt.stores._checks import encodes
 from graphrt.stores._label_rows import Position, from_token, to_token
-from graphrt.stores._refusals import encodes
 from graphrt.stores._sql import Sql, Statement
 from graphrt.stores.filters import (
     DueFilter,

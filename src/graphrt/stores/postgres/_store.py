@@ -18,7 +18,8 @@ from typing import Final, final
 
 from graphrt._forks import OwnLock
 from graphrt.errors import StoreError
-from graphrt.stores import _refusals
+from graphrt.errors._codes.threads import CONFLICT, LOST_LEASE, UNKNOWN_THREAD
+from graphrt.stores import _checks
 from graphrt.stores.ids import check_id
 from graphrt.stores.postgres import _claims, _mail, _statements, _url
 from graphrt.stores.postgres._calls import Calls
@@ -96,12 +97,12 @@ class PostgresStore(Scheduling, LiveItems, Querying):
         reserving = _claims.Reserving(self._link, self._owner, thread, create=create, lease_s=lease_s, at=at)
         claim = self._calls.call(lambda connection, _: reserving.run(connection), f"claim thread {thread!r}")
         if claim is None:
-            raise _refusals.unknown_thread(thread)
+            raise UNKNOWN_THREAD(thread=thread)
         with self._reserving:
             other = self._reserved.get(thread)
             if other is not None and other.until > time.monotonic():
-                raise _refusals.held(
-                    thread, f"claim number {other.epoch}, of this process, which has written nothing yet"
+                raise CONFLICT(
+                    thread=thread, known=f"claim number {other.epoch}, of this process, which has written nothing yet"
                 )
             claim.until = time.monotonic() + lease_s
             self._reserved[thread] = claim
@@ -197,7 +198,9 @@ class PostgresStore(Scheduling, LiveItems, Querying):
         """Return *claim*; refuse one of another store object, or of the parent in a forked child (`lost-lease`)."""
         if isinstance(claim, PostgresClaim) and claim.owner is self._owner:
             return claim
-        raise _refusals.lost(claim.thread, claim.epoch, "it was given by another store, or to another process")
+        raise LOST_LEASE(
+            thread=claim.thread, epoch=claim.epoch, known="it was given by another store, or to another process"
+        )
 
     def head(self, thread: str) -> Head:
         """Return the head of *thread*. See `Store.head`."""
@@ -209,7 +212,7 @@ class PostgresStore(Scheduling, LiveItems, Querying):
         row = self._calls.ask(f"read thread {thread!r}", _statements.HEAD, [thread]).fetchone()
         head = None if row is None else _statements.to_head(thread, row[1:12])  # columns: id, 11 of the head, number
         if row is None or head is None or not (head.seq or head.owned):
-            raise _refusals.unknown_thread(thread)
+            raise UNKNOWN_THREAD(thread=thread)
         return head, row[12]
 
     def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> Loaded:
@@ -220,7 +223,7 @@ class PostgresStore(Scheduling, LiveItems, Querying):
         rows = self._calls.ask(f"load thread {thread!r}", text, values).fetchall()
         loaded = _statements.to_loaded(thread, rows)
         if loaded is None or not (loaded.head.seq or loaded.head.owned):
-            raise _refusals.unknown_thread(thread)
+            raise UNKNOWN_THREAD(thread=thread)
         return loaded
 
     def records(self, thread: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
@@ -252,7 +255,7 @@ class PostgresStore(Scheduling, LiveItems, Querying):
         Also returns False if the message was kept, the connection was then lost, and a commit took the message before the
         repetition: a message that was taken has no body any more, by which it could be recognised.
         """
-        _refusals.check_message(check_id(thread), id, body)
+        _checks.check_message(check_id(thread), id, body)
         name = to_bytes(id)
 
         def work(connection: Connection, again: bool) -> bool | None:  # noqa: FBT001 - Calls.call says so
@@ -271,7 +274,7 @@ class PostgresStore(Scheduling, LiveItems, Querying):
             unknown="Whether it was kept is not known: post it again under the same id.",
         )
         if kept is None:
-            raise _refusals.unknown_thread(thread)
+            raise UNKNOWN_THREAD(thread=thread)
         return kept
 
     def delete(self, thread: str) -> None:
@@ -288,17 +291,17 @@ class PostgresStore(Scheduling, LiveItems, Querying):
                 connection.execute(_statements.LOOK_AGAIN.encode())
                 seen = _claims.seen(self._calls, connection, row[0])
                 if seen is not None and seen.lives:
-                    raise _refusals.held(thread, _claims.told(seen.holder, seen.since, seen.left_s))
+                    raise CONFLICT(thread=thread, known=_claims.told(seen.holder, seen.since, seen.left_s))
                 self._calls.run(connection, _statements.FORGET, {"no": row[0]})
                 return seen is not None and seen.seq > 0  # one without entries counts as never created
 
         if not self._calls.call(work, f"delete thread {thread!r}"):
-            raise _refusals.unknown_thread(thread)
+            raise UNKNOWN_THREAD(thread=thread)
         self.forget_live([thread])
 
     def delete_many(self, threads: Iterable[str], *, updated_before: float | None = None) -> list[str]:
         """Delete those of *threads* that have no owner, in one transaction. See `Store.delete_many`."""
-        _refusals.check_times(updated_before=updated_before)
+        _checks.check_times(updated_before=updated_before)
         wanted = [check_id(thread) for thread in threads]
         values = {"ids": wanted, "before": updated_before}
         gone: list[str] = []
@@ -331,13 +334,15 @@ class PostgresStore(Scheduling, LiveItems, Querying):
             with connection.transaction():
                 row = self._calls.run(connection, _statements.LOCK_CLAIM, [claim.no, claim.epoch]).fetchone()
                 if row is None:
-                    raise _refusals.lost(
-                        thread, claim.epoch, "it was released, its lease ran out, or it was taken over"
+                    raise LOST_LEASE(
+                        thread=thread,
+                        epoch=claim.epoch,
+                        known="it was released, its lease ran out, or it was taken over",
                     )
                 before.append(row[1])  # `first`, the oldest entry
                 there = [seq for (seq,) in self._calls.run(connection, _statements.SNAPSHOTS, [claim.no])]
                 if upto not in there:
-                    raise _refusals.no_snapshot(thread, upto, there)
+                    raise _checks.no_snapshot(thread, upto, there)
                 pruned = self._calls.run(connection, _statements.PRUNE, values).fetchall()
                 return int(pruned[0][0]) - before[0]  # counted from `first` as the first attempt found it
 

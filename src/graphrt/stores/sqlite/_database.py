@@ -18,22 +18,21 @@ from copy import copy
 from functools import partial
 from operator import attrgetter
 from threading import RLock
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import finalize
 
 from graphrt._forks import Home, closed_for_forks
 from graphrt.errors import StoreError
 from graphrt.errors._codes.databases import SQLITE_CALLED_INSIDE_A_CALL
-from graphrt.stores import _refusals
+from graphrt.errors._codes.stores import STORE_CLOSED
 from graphrt.stores._owners import Owner, this_owner
 from graphrt.stores.sqlite import _files as files
 from graphrt.stores.sqlite._errors import BUSY, breaks, explain, locked_while_opened, of_a_row, of_sqlite, primary
 from graphrt.stores.sqlite._file_system import Folder, identity
-from graphrt.stores.sqlite._group_commit import DONE, CalledInsideError, Group
+from graphrt.stores.sqlite._group_commit import DONE, CalledInsideError, Group, Write
 from graphrt.stores.sqlite._journal_modes import Pragmas
 from graphrt.stores.sqlite._lock_polling import held_twice, with_polling
 from graphrt.stores.sqlite._log import Log
-from graphrt.stores.sqlite._write import Write
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -87,7 +86,7 @@ class Database:
         """What this user could not write when the connection was opened, the file or its folder; None if neither."""
         self._state: files.State | None = None
         """State of the file when it was opened read-only; None if it is read with locks."""
-        self._group: Group[Write] = Group()
+        self._group = Group()
         self._log = Log(path, log_limit_bytes)
         closed_for_forks(self)
         # For a store that is dropped without `close`. A process that ends closes its files anyway.
@@ -111,7 +110,7 @@ class Database:
         """
         if self._db is None:
             if self.closed:
-                raise _refusals.closed(f"The store of {self.path!r}")
+                raise STORE_CLOSED(store=f"The store of {self.path!r}")
             if self._file is not None and identity(self.path) != self._file:
                 raise files.gone(self.path)
             opened = files.open_file(self.path, busy_timeout_s=self._busy_timeout_s, pragmas=self._pragmas)
@@ -164,7 +163,7 @@ class Database:
                 raise SQLITE_CALLED_INSIDE_A_CALL(database=self.path)
             for _ in range(_READS):
                 try:
-                    found = with_polling(lambda: self._read_once(work), self._busy_timeout_s)
+                    found = with_polling(partial(self._read_once, work), self._busy_timeout_s)
                 except BaseException as error:
                     moved = self._moved() and isinstance(error, Exception)
                     if moved:  # read without locks while another process wrote: the error may come from torn pages
@@ -190,35 +189,13 @@ class Database:
             raise
         return found
 
-    def write(
-        self,
-        work: Callable[[Connection], T],
-        *,
-        landed: Callable[[Connection, T], bool | None],
-        kept: Callable[[], str],
-        thread: str,
-        then: Callable[[T], None] | None = None,
-        size: int = 0,
-        last: bool = False,
-    ) -> T:
-        """Return the result of *work* once everything that it wrote is durable. The caller does not hold the lock.
-
-        Args:
-            work: Called in a transaction, in any worker thread. It may be called again if the transaction was rolled
-                back.
-            landed: Returns whether the writes of *work* are stored, or None if nothing can tell. Called in a
-                transaction on a new connection if the COMMIT failed and its outcome is unknown.
-            kept: Returns, for an error, what is stored if nothing was written.
-            thread: Id of the thread that is written, for an error.
-            then: Called with the result of *work* when it is durable, before the next read or write.
-            size: Approximate bytes that *work* writes.
-            last: The write belongs to `close`.
+    def write(self, write: Write[T]) -> T:
+        """Return the result of *write* once everything that it wrote is durable. The caller does not hold the lock.
 
         Raises:
             StoreError: Nothing was written, or it is not known whether it was.
         """
         self.home.check()
-        write = Write(work, landed, kept, thread, then, size, last=last)
         try:
             self._group.do(write, self._write_all)
         except CalledInsideError:  # the claim of a stream that ends so is released later, as after each failure (R12)
@@ -231,14 +208,14 @@ class Database:
         found: T = write.found
         return found
 
-    def _write_all(self, writes: list[Write]) -> None:
+    def _write_all(self, writes: list[Write[Any]]) -> None:
         """Do the writes of a group of callers: in one transaction, or each in its own if one of them fails."""
         with self.lock:
             if not self._write(writes):
                 for one in writes:
                     self._write([one])
 
-    def _write(self, writes: list[Write]) -> bool:
+    def _write(self, writes: list[Write[Any]]) -> bool:
         """Do *writes* in one transaction, and end them.
 
         Returns:
@@ -276,7 +253,7 @@ class Database:
             self._log.wrote(len(writes), sum(map(_SIZE, writes)), self.lock)
         return True
 
-    def _ready(self, writes: list[Write]) -> Connection:
+    def _ready(self, writes: list[Write[Any]]) -> Connection:
         """Return the connection, after checking that writes through it will last.
 
         Raises:
@@ -285,7 +262,7 @@ class Database:
         """
         first = writes[0]  # for the texts of errors; if there are several writes, each then gets its own
         if self.closing and not all(one.last for one in writes):
-            raise _refusals.closed(f"The store of {self.path!r}")
+            raise STORE_CLOSED(store=f"The store of {self.path!r}")
         db = self._db or self.connection()
         if db.in_transaction and held_twice(self.lock):  # inside a read of this thread, see `write`
             raise SQLITE_CALLED_INSIDE_A_CALL(database=self.path)
@@ -303,16 +280,16 @@ class Database:
             self._log.check(first.kept, first.thread)
         return db
 
-    def _failed(self, writes: list[Write], error: Exception) -> bool:
+    def _failed(self, writes: list[Write[Any]], error: Exception) -> bool:
         """End a write that was alone as failed. Returns False if there are several: each is then written by itself."""
         if len(writes) > 1:
             return False
         one = writes[0]  # below, `fail` gets the error for the caller, and its cause
         known = of_sqlite(error) or of_a_row(error)
-        one.fail(explain(error, self.path, one.kept(), thread=one.thread) if known else error, error)
+        one.fail(explain(error, self.path, one.kept, thread=one.thread) if known else error, error)
         return True
 
-    def _settle(self, writes: list[Write], error: BaseException, *, doubtful: bool) -> None:
+    def _settle(self, writes: list[Write[Any]], error: BaseException, *, doubtful: bool) -> None:
         """End *writes* after their transaction failed with *error* in BEGIN or COMMIT, or while the file was opened.
 
         If *doubtful*, whether they are stored is unknown, and is read from the file. An interruption is raised again:
@@ -325,7 +302,7 @@ class Database:
             if there:
                 one.end()
             elif of_sqlite(error):
-                kept = one.kept()
+                kept = one.kept
                 if there is None:
                     kept = f"whether this write on thread {one.thread!r} was stored is not known"
                 one.fail(explain(error, self.path, kept, thread=one.thread), error)
@@ -345,15 +322,15 @@ class Database:
             StoreError: The user may not (`store-read-only`).
         """
         if self._read_only is not None:
-            self._writable(thread, lambda: f"thread {thread!r} was not claimed")
+            self._writable(thread, f"thread {thread!r} was not claimed")
 
-    def _writable(self, thread: str, kept: Callable[[], str]) -> Connection:
+    def _writable(self, thread: str, kept: str) -> Connection:
         """Return a connection that may write, if this user got the right since the file was opened; else raise."""
         if files.why_read_only(self.path) is None:
             self.drop()
         db = self.connection()
         if self._read_only is not None:
-            raise files.read_only(self.path, self._read_only, kept(), thread=thread)
+            raise files.read_only(self.path, self._read_only, kept, thread=thread)
         return db
 
     def close(self) -> None:

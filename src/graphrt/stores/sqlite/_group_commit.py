@@ -6,8 +6,8 @@ three states, and its caller either leads or waits:
     WAITING ── a leader takes all that wait ──> TAKEN ── done, or failed ──> DONE
 
 The leader does the jobs that it took, wakes their callers, and makes the longest waiting caller the next leader. A
-*turn* is what one leader does: from taking jobs to naming the next leader. The SQLite store uses this module to write
-several commits in one transaction, but nothing here knows of SQLite or of what a job is.
+*turn* is what one leader does: from taking jobs to naming the next leader. A job is a `Write`; callers that write at the
+same time so share a transaction, and one sync of the disk. Transactions are in `_database`.
 """
 
 from __future__ import annotations
@@ -15,22 +15,62 @@ from __future__ import annotations
 from _thread import allocate_lock, get_ident
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Generic, Protocol, TypeVar, final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+T = TypeVar("T")
 WAITING, TAKEN, DONE = range(3)
 """States of a job: waiting for a leader, taken by a leader, ended in success or failure."""
 
 
-class Waits(Protocol):
-    """The attributes that the group needs of a job."""
+@final
+@dataclass(slots=True, eq=False)
+class Write(Generic[T]):
+    """A job: one write to a SQLite file. Its transaction may contain those of other callers.
 
-    state: int
-    """`WAITING`, `TAKEN` or `DONE`."""
-    wake: Any
-    """A lock that is released to wake the job's caller; None until the caller has to wait."""
+    It may be done in another thread than its caller's, and carries its outcome back.
+    """
 
+    work: Callable[[Connection], T]
+    """Writes on the connection, in a transaction, and returns a result. It may be called again."""
+    landed: Callable[[Connection, T], bool | None]
+    """Returns whether the write is stored, or None if nothing can tell. Called in a transaction on a new connection,
+    with the result of `work`, if the COMMIT failed and its outcome is unknown."""
+    kept: str
+    """What is stored if nothing was written, as the end of an error text."""
+    thread: str
+    """Id of the stored thread that is written, for an error."""
+    then: Callable[[T], None] | None = None
+    """Called with the result of `work` when it is durable, before the next read or write."""
+    size: int = 0
+    """Approximate bytes that `work` writes."""
+    last: bool = False
+    """Whether it belongs to the closing of the store, which accepts no other writes any more."""
+    found: Any = None
+    """The result of `work`."""
+    error: Exception | None = None
+    """The error that the caller raises, or None."""
+    state: int = WAITING
+    """`WAITING`, `TAKEN` by the caller that does the writes of all, or `DONE`."""
+    wake: Any = None
+    """The lock by which the group wakes the caller; None until the caller has to wait."""
 
-J = TypeVar("J", bound=Waits)
+    def end(self) -> None:
+        """End the write: it is stored. `Database` calls this and `fail` with its lock held, in the leader's thread."""
+        # `then` first: the caller may go on as soon as the state is DONE.
+        if self.then is not None:
+            self.then(self.found)
+        self.state = DONE
+
+    def fail(self, error: Exception, cause: Exception) -> None:
+        """End the write with *error*: it is not stored, or that is not known. *cause* is the original error."""
+        if error is not cause:  # as `raise error from cause` would do; here the caller raises it later
+            error.__cause__ = cause
+        self.error = error
+        self.state = DONE
 
 
 class CalledInsideError(Exception):
@@ -38,7 +78,7 @@ class CalledInsideError(Exception):
 
 
 @final
-class Group(Generic[J]):
+class Group:
     """The callers of one resource. One of them leads at a time, and does all jobs that waited when its turn began.
 
     Ctrl-C may interrupt a caller between any two bytecodes. The end of a turn can therefore be repeated: all of it is
@@ -49,15 +89,15 @@ class Group(Generic[J]):
 
     def __init__(self) -> None:
         self._mutex = allocate_lock()
-        self._waiting: list[J] = []
-        self._leader: J | None = None
+        self._waiting: list[Write[Any]] = []
+        self._leader: Write[Any] | None = None
         """The job whose caller leads, or None if the resource is idle."""
         self._thread: int | None = None
         """Id of the worker thread that leads; None while none does, or the next leader has not woken yet."""
-        self._taken: list[J] = []
+        self._taken: list[Write[Any]] = []
         """The jobs that the leader does in this turn."""
 
-    def do(self, job: J, work: Callable[[list[J]], None]) -> None:
+    def do(self, job: Write[Any], work: Callable[[list[Write[Any]]], None]) -> None:
         """Do *job*, or wait until another caller has done it.
 
         Args:
@@ -108,10 +148,10 @@ class Group(Generic[J]):
             self._leave(job)
             raise
 
-    def _hand_on(self, job: J) -> None:
+    def _hand_on(self, job: Write[Any]) -> None:
         """End the turn of *job*: wake the callers whose jobs are done, and make the longest waiting one the leader."""
         with self._mutex:
-            left: list[J] = []
+            left: list[Write[Any]] = []
             job.state = DONE  # also if the job was not done: then its caller was interrupted and is about to raise
             for one in self._taken:
                 if one is job:
@@ -129,7 +169,7 @@ class Group(Generic[J]):
                 _wake(heir)
             self._leader = heir  # the turn ends here
 
-    def _leave(self, job: J) -> None:
+    def _leave(self, job: Write[Any]) -> None:
         """Withdraw *job* after its caller was interrupted, or wait until the leader that took it has done it.
 
         A job that a leader has taken cannot be withdrawn: the caller could not tell whether it was done.
@@ -150,7 +190,7 @@ class Group(Generic[J]):
                 job.wake.acquire()
 
 
-def _wake(one: Waits) -> None:
+def _wake(one: Write[Any]) -> None:
     """Wake the caller of *one*, which then finds its job done, or itself the leader."""
     with suppress(RuntimeError):  # released already, by a `_hand_on` that was interrupted
         one.wake.release()

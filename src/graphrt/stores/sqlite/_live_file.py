@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 from graphrt._forks import Home, closed_for_forks
 from graphrt.errors import StoreError
 from graphrt.errors._codes.databases import SQLITE_BAD_FILE
-from graphrt.stores import _refusals
+from graphrt.errors._codes.stores import STORE_CLOSED
 from graphrt.stores.sqlite import _files as files
 from graphrt.stores.sqlite import _journal_modes as modes
 from graphrt.stores.sqlite._errors import explain, of_a_row, of_sqlite, primary
 from graphrt.stores.sqlite._file_system import identity
 from graphrt.stores.sqlite._lock_polling import with_polling
-from graphrt.stores.sqlite._rows import MESSAGE
+from graphrt.stores.sqlite._reading import MESSAGE
 from graphrt.stores.values import KEPT_S, LONGEST_INTEREST_S, LiveBatch
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ class LiveFile:
             sqlite3.Error: The file cannot be opened.
         """
         if self._closed:
-            raise _refusals.closed(f"The store of {self.path.removesuffix('-live')!r}")
+            raise STORE_CLOSED(store=f"The store of {self.path.removesuffix('-live')!r}")
         there = identity(self.path)
         if self._db is not None and there == self._file:
             return self._db

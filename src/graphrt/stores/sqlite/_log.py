@@ -10,14 +10,13 @@ If it copied all of them, the next writer *restarts* the log, that is, overwrite
 is shared memory, mapped from the file `-shm`. SQLite removes both files when the last connection closes.
 
 `Database` owns one `Log`. It calls `opened` after opening the file, `check` and `check_files` before a transaction, and
-`wrote` after it. In the arguments of these, `kept` returns what is stored now, as the end of an error text.
+`wrote` after it. In the arguments of these, `kept` is what is stored now, as the end of an error text.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
@@ -98,13 +97,13 @@ class Log:
         self._main, self._file, self._memory = place.identity(self._path), None, place.identity(f"{self._path}-shm")
         self._look()
 
-    def check(self, kept: Callable[[], str], thread: str) -> None:
+    def check(self, kept: str, thread: str) -> None:
         """Check that a commit that is written now will last, provided that the files are still those that were opened.
 
         Called before each transaction; `check_files`, which costs more, only if a name in the folder has changed.
 
         Args:
-            kept: Returns what is stored now, for an error.
+            kept: What is stored now, for an error.
             thread: Id of the thread that is written.
 
         Raises:
@@ -112,21 +111,21 @@ class Log:
         """
         if self._torn is not None:
             raise LOG_MISFIT(
-                database=self._path, kept=kept(), frames=self._torn.frames, done=self._torn.done, thread=thread
+                database=self._path, kept=kept, frames=self._torn.frames, done=self._torn.done, thread=thread
             )
         if self._left > self._limit_bytes:
             self._relieve(kept, thread)
 
-    def check_files(self, kept: Callable[[], str], thread: str) -> None:
+    def check_files(self, kept: str, thread: str) -> None:
         """Check that the log and its shared memory are the files that were opened.
 
         Raises:
             StoreError: One was removed or replaced.
         """
         if not self._look() or place.identity(f"{self._path}-shm") != self._memory:
-            raise LOG_REMOVED(log=self._name, kept=kept(), database=self._path, thread=thread)
+            raise LOG_REMOVED(log=self._name, kept=kept, database=self._path, thread=thread)
 
-    def _relieve(self, kept: Callable[[], str], thread: str) -> None:
+    def _relieve(self, kept: str, thread: str) -> None:
         """Run a checkpoint, since the log has reached its limit.
 
         If other processes are writing or running a checkpoint, the commit passes, and the next one tries it again.
@@ -143,11 +142,11 @@ class Log:
                 return
             if not of_sqlite(error):
                 raise
-            raise explain(error, self._path, kept(), thread=thread) from error
+            raise explain(error, self._path, kept, thread=thread) from error
         self._note(copied)
         if copied is not None and copied.done < copied.frames:
             raise LOG_TOO_LONG(
-                database=self._path, size=self._left, kept=kept(), limit_bytes=self._limit_bytes, thread=thread
+                database=self._path, size=self._left, kept=kept, limit_bytes=self._limit_bytes, thread=thread
             )
 
     def wrote(self, writes: int, size: int, hold: AbstractContextManager[Any]) -> None:

@@ -1,32 +1,42 @@
-"""SQL of the SQLite store for reading threads, and for pruning and removing them as a whole.
+"""Reading threads from a SQLite file: the statements, and their rows as values.
 
 All functions run on an open connection, inside a transaction of the caller. They do not check who owns a thread. The
-tables are explained in `_schema`; the types of rows are checked by `_rows` before they are returned.
+tables are explained in `_schema`.
 
 A thread has a number, `no`, and its entries are numbered by `seq` from 1. `thread` has a row for each thread. `record`
 has one row for each commit with entries: `count` of them, up to the entry that the key names. The key is `no * SPAN` +
 the number of the last entry. `part` has everything else of a thread, by kind and name: snapshots of its state (named by
 their entry), its meta (one value, named 0), blobs (large values, by name) and messages. It also has *staged* bodies,
 which are kept until a later commit deletes them, in the order of `place`.
+
+SQLite accepts any type in any column of a table that is not STRICT, and a file may have been damaged or edited since it
+was written. A wrong type must end in a `StoreError` that names the thread, and not in a TypeError far away. Each SELECT
+therefore has its `Columns`, which compare the types of all its rows at once. What else does not fit a row is noticed
+when it is decoded. Both raise ordinary exceptions, which `Database` turns into the error for the caller.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast, final, get_args, get_type_hints
 
+from graphrt.errors import StoreError
 from graphrt.errors._codes.stores import STORE_DAMAGED
-from graphrt.stores._refusals import encodes
-from graphrt.stores.sqlite import _labels as labels
-from graphrt.stores.sqlite._rows import BODY, ENTRY, PLACE, RECORD, SNAPSHOT_BODY, STAGED_BODY, Row, head, row_of
-from graphrt.stores.sqlite._schema import BLOB, META, SNAPSHOT, SPAN, STAGED
-from graphrt.stores.values import Loaded, Record, Saved
+from graphrt.events.status import Status
+from graphrt.stores._checks import encodes
+from graphrt.stores._label_rows import load_tags
+from graphrt.stores.ids import tenant_of
+from graphrt.stores.sqlite._schema import BLOB, META, SNAPSHOT, SPAN, STAGED, THREADS
+from graphrt.stores.values import Head, Loaded, MailMessage, Question, Record, Saved, StoredSchedule
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from graphrt.stores.sqlite._database import Database
+
+R = TypeVar("R", bound=Sequence[Any])
 
 COLUMNS: Final = (
     "thread.no, id, seq, first, epoch, turn, status, graph, created_at, updated_at, lease, owner, title, tags, rank"
@@ -41,9 +51,9 @@ _RECORDS: Final = "SELECT key - ?, count, body, seal FROM record WHERE key > ? A
 # The first record at or after an entry, which is the one that contains it.
 _LAST: Final = "SELECT key, count FROM record WHERE key >= ? AND key < ? ORDER BY key LIMIT 1"
 _SNAPSHOT: Final = "SELECT name, body FROM part WHERE no = ? AND kind = ? AND name <= ? ORDER BY name DESC LIMIT 1"
-_PARTS: Final = "SELECT name, body, place FROM part WHERE no = ? AND kind = ? ORDER BY place"
+_PARTS: Final = "SELECT place, name, body FROM part WHERE no = ? AND kind = ? ORDER BY place"
 _PART: Final = "SELECT body FROM part WHERE no = ? AND kind = ? AND name = ?"
-_NAMES: Final = "SELECT name FROM part WHERE no = ? AND kind = ? ORDER BY name"
+NAMES: Final = "SELECT name FROM part WHERE no = ? AND kind = ? ORDER BY name"
 
 _TUPLE: Final[Any] = tuple
 _new_record: Final[Callable[[Iterable[Any]], Record]] = partial(_TUPLE.__new__, Record)
@@ -53,6 +63,140 @@ _PAGE_RECORDS: Final = 256
 """Records after which a page ends."""
 _PAGE_BYTES: Final = 4 * 2**20
 """Bytes of bodies after which a page ends."""
+
+
+class Row(NamedTuple):
+    """A row of the table `thread`, with the title and the tags from the table `label`."""
+
+    no: int
+    """Number of the thread, never used again."""
+    id: str
+    seq: int
+    """Number of the last entry."""
+    first: int
+    """Number of the oldest entry that is left."""
+    epoch: int
+    """Number of claims so far; a claim is the right to write the thread."""
+    turn: int
+    """Number of commits under the newest claim."""
+    status: str
+    graph: str
+    created_at: float
+    updated_at: float
+    lease: float | None
+    """End of the lease, by the clock of `_owners`, in seconds; None if the thread is free."""
+    owner: str | None
+    """What `Holder.dump` returned; None if the thread is free."""
+    title: str | None = None
+    tags: str | None = None
+    """What `dump_tags` returned; None without tags."""
+    rank: int = 0
+    """Minus the priority."""
+
+
+_STATUSES: Final = frozenset(get_args(Status))
+
+
+@final
+class Columns:
+    """The columns of a SELECT, in order: their types, and for an error what a row is."""
+
+    def __init__(self, what: str, types: Iterable[Any]) -> None:
+        self._what: Final = what
+        self._kinds: Final = frozenset(product(*(get_args(one) or (one,) for one in types)))
+        """The types that a row may have, all columns together."""
+
+    def checked(self, rows: list[R]) -> list[R]:
+        """Return *rows* if all of them have these types.
+
+        Raises:
+            TypeError: A value has another type.
+        """
+        # One set for all rows: a thread with thousands of records must not cost thousands of calls.
+        if {tuple(map(type, row)) for row in rows} <= self._kinds:
+            return rows
+        row = next(row for row in rows if tuple(map(type, row)) not in self._kinds)
+        raise TypeError(f"{self._what} of {', '.join(map(short, row))}")
+
+
+def types_of(row: Any) -> list[Any]:
+    """Return the types of the columns that the named tuple *row* is made of. SQLite has no bool."""
+    return [int if kind is bool else kind for kind in get_type_hints(row).values()]
+
+
+RECORD: Final = Columns("a record", types_of(Record))
+SNAPSHOT_BODY: Final = Columns("a snapshot", types_of(Saved))
+MESSAGE: Final = Columns("a message or a staged body", types_of(MailMessage))
+"""Of a batch of live items too."""
+QUESTION: Final = Columns("a question that is listed", types_of(Question))
+SCHEDULE: Final = Columns("a schedule", types_of(StoredSchedule))
+BODY: Final = Columns("the meta or a large value", [bytes])
+ENTRY: Final = Columns("a snapshot", [int])
+PLACE: Final = Columns("the place of a message or a staged body", [int | None])
+_THREAD: Final = Columns("a row of the table thread", types_of(Row))
+
+
+def row_of(values: Sequence[Any]) -> Row:
+    """Return a row of the table `thread` from the values of `reading.COLUMNS`.
+
+    Raises:
+        StoreError: It is not what was written (`store-damaged`). Statements that list threads learn so which it is.
+    """
+    row = Row(*values)
+    try:
+        _THREAD.checked([row])
+        # Numbers that no thread has would make keys that do not fit into SQLite's 63 bits.
+        if row.no > THREADS or not 1 <= row.first <= row.seq + 1 <= SPAN or row.status not in _STATUSES:
+            raise ValueError(f"number {row.no}, first {row.first}, seq {row.seq}, status {short(row.status)}")
+        if row.tags is not None:
+            load_tags(row.tags)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise damaged(row.id, error, "Restore the database from a backup, or delete it.") from error
+    return row
+
+
+def damaged(thread: Any, error: Exception, fix: str) -> StoreError:
+    """Return the error for a damaged row, from a statement that reads rows of many threads.
+
+    Args:
+        thread: Id of its thread, which may itself be damaged.
+        error: What decoding the row raised.
+        fix: What to do, as a sentence.
+    """
+    name = thread if thread.__class__ is str else None
+    problem = "a stored value is not what was written"
+    return STORE_DAMAGED(
+        problem=f"Thread {thread!r} is damaged: {problem}", known=f"found {error}", thread=name, seq=None, fix=fix
+    )
+
+
+def head(row: Row, owned: bool) -> Head:  # noqa: FBT001  # the second half of the pair that `Holding._there` returns
+    """Return the head (summary) of the thread of *row*. *owned*: a living owner holds it."""
+    status = cast("Status", row.status)
+    made = Head(row.id, row.seq, row.epoch, status, row.graph, row.created_at, row.updated_at, owned, row.first)
+    tenant = tenant_of(row.id)
+    if tenant is None and row.title is None and row.tags is None and not row.rank:  # most threads: no second tuple
+        return made
+    return made._replace(tenant=tenant, title=row.title, tags=load_tags(row.tags), priority=-row.rank)
+
+
+def short(value: Any) -> str:
+    """Return *value*, cut, and its type, for an error."""
+    text = repr(value) if not isinstance(value, (str, bytes)) else repr(value[:40])
+    return f"{text[:60]} ({type(value).__name__})"
+
+
+def question_of(thread: str, row: tuple[Any, ...]) -> Question:
+    """Return the question of *thread* in the columns *row*, which are those of a `Question`.
+
+    Raises:
+        StoreError: One of them has a wrong type.
+    """
+    try:
+        ((place, kind, node, graph, asked_at, expires_at, stale, body),) = QUESTION.checked([row])
+    except TypeError as error:  # questions can be computed again from the journal
+        raise damaged(thread, error, "Call reindex() on the runtime of its graph.") from error
+    return Question(place, kind, node, graph, asked_at, expires_at, bool(stale), body)  # `stale` is 0 or 1
 
 
 def row_by_id(db: Connection, thread: str, *, damaged: bool = False) -> Row | None:
@@ -82,17 +226,6 @@ def row_by_no(db: Connection, no: int) -> Row | None:
     return row_of(found[0]) if found else None
 
 
-def existing(row: Row | None) -> Row:
-    """Return *row*, which was written in this transaction and can be missing only in a damaged file.
-
-    Raises:
-        StoreError: It is None.
-    """
-    if row is None:
-        raise STORE_DAMAGED(problem="A row that was just written is not there", thread=None, seq=None)
-    return row
-
-
 def load(db: Connection, row: Row, owned: bool, upto: int | None, after: int) -> Loaded:  # noqa: FBT001
     """Return the thread of *row* as it is now, or as it was after the entry *upto*.
 
@@ -120,8 +253,8 @@ def load(db: Connection, row: Row, owned: bool, upto: int | None, after: int) ->
     meta = BODY.checked(db.execute(_PART, (row.no, META, 0)).fetchall())
     bodies: list[tuple[str, bytes]] = []  # staged bodies belong to the newest state only
     if upto is None or upto >= row.seq:
-        found = STAGED_BODY.checked(db.execute(_PARTS, (row.no, STAGED)).fetchall())
-        bodies = [(key, body) for key, body, _ in found]
+        found = MESSAGE.checked(db.execute(_PARTS, (row.no, STAGED)).fetchall())
+        bodies = [(key, body) for _, key, body in found]
     return Loaded(head(row, owned), meta[0][0] if meta else None, snapshot, entries, bodies)
 
 
@@ -194,7 +327,7 @@ def blobs(db: Connection, thread: str, names: Iterable[str]) -> dict[str, bytes]
 
 def snapshots(db: Connection, no: int) -> list[int]:
     """Return the numbers of the entries that have a snapshot, in order: a thread can be pruned up to one of these."""
-    return [entry for (entry,) in ENTRY.checked(db.execute(_NAMES, (no, SNAPSHOT)).fetchall())]
+    return [entry for (entry,) in ENTRY.checked(db.execute(NAMES, (no, SNAPSHOT)).fetchall())]
 
 
 def next_place(db: Connection, row: Row) -> int:
@@ -204,48 +337,7 @@ def next_place(db: Connection, row: Row) -> int:
     return 0 if place is None else place + 1
 
 
-def forget(db: Connection, no: int) -> None:
-    """Remove the thread with everything that is stored of it."""
-    labels.forget(db, no)
-    db.execute("DELETE FROM record WHERE key > ? AND key < ?", (no * SPAN, (no + 1) * SPAN))
-    db.execute("DELETE FROM part WHERE no = ?", (no,))
-    db.execute("DELETE FROM thread WHERE no = ?", (no,))
-
-
-def prune(db: Connection, row: Row, upto: int, keep: set[str] | None) -> int:
-    """Remove the snapshots before *upto* and the records up to *upto*.
-
-    Args:
-        db: The connection.
-        row: The thread's row.
-        upto: Number of an entry that has a snapshot.
-        keep: Names of the blobs to keep; None: all.
-
-    Returns:
-        The number of the oldest entry that is left.
-    """
-    base = row.no * SPAN
-    last = db.execute("SELECT max(key) FROM record WHERE key > ? AND key <= ?", (base, base + upto)).fetchall()[0][0]
-    first = row.first if last is None else int(last) - base + 1  # no such record: the beginning stays
-    db.execute("DELETE FROM record WHERE key > ? AND key <= ?", (base, base + upto))
-    db.execute("DELETE FROM part WHERE no = ? AND kind = ? AND name < ?", (row.no, SNAPSHOT, upto))
-    db.execute("UPDATE thread SET first = ? WHERE no = ?", (first, row.no))
-    if keep is not None:
-        _remove_blobs(db, row.no, keep)
-    return first
-
-
-def remove_repeated(db: Connection, no: int, snapshots_after: int, keep: set[str]) -> None:
-    """Remove the snapshots of entries after *snapshots_after*, and the blobs that are not named in *keep*.
-
-    When values of a thread are erased, these may repeat them; its records are replaced by the caller.
-    """
-    db.execute("DELETE FROM part WHERE no = ? AND kind = ? AND name > ?", (no, SNAPSHOT, snapshots_after))
-    _remove_blobs(db, no, keep)
-
-
-def _remove_blobs(db: Connection, no: int, keep: set[str]) -> None:
-    """Remove the blobs of the thread numbered *no* that are not named in *keep*."""
-    for (name,) in db.execute(_NAMES, (no, BLOB)).fetchall():
-        if name not in keep:
-            db.execute("DELETE FROM part WHERE no = ? AND kind = ? AND name = ?", (no, BLOB, name))
+def blob_names(db: Connection, no: int) -> list[str]:
+    """Return the names of the blobs of the thread numbered *no*: `verify` reports those that no entry refers to."""
+    found = db.execute(NAMES, (no, BLOB)).fetchall()
+    return [name for (name,) in found if name.__class__ is str]

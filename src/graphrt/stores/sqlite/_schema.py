@@ -3,8 +3,8 @@
     thread   one row for each thread: its head, lease and owner; `rank` is minus its priority
     record   one row for each commit with entries; key = number of the thread * SPAN + number of the last entry
     part     meta, snapshots, staged bodies, blobs and messages (`_query`), by thread, kind and name; some are ordered by `place`
-    label, tag, question   what threads are found by (`_labels`)
-    schedule one row for each schedule (`_schedules`)
+    label, tag, question   what threads are found by (`_writing`)
+    schedule one row for each schedule
 
 An *entry* is one line of a thread's journal. *Staged* bodies are kept until a later commit deletes them; a *blob* is a
 large value; the *meta* is one value that describes the thread. A *question* is an open one that the thread waits for.

@@ -1,4 +1,4 @@
-"""SQL of the SQLite store for claims and commits: writing a thread's row, records and parts, and looking for them.
+"""Writing threads to a SQLite file: the statements of claims and commits, and of what prunes, erases and deletes.
 
 All functions run on an open connection, inside a transaction of the caller. `advance` checks the claim; the others rely
 on their callers for that.
@@ -11,19 +11,29 @@ the thread's owner takes it; then only its id is kept, so that the same message 
 
 A *claim* is the right to write a thread, until its *lease* ends without renewal. `epoch` is its number, and `turn`
 counts the commits under it: a row with another epoch, or a lease that has ended, belongs to another claim or to none.
+
+    label      one row for each thread with a tenant, title or tags
+    tag        one row for each tag of a thread
+    question   one row for each open question
+
+A *label* is what a thread is found by besides its id: its title, its tags, and its tenant (the customer whose thread it
+is), which is part of the id. Its `rank` is minus its priority. The `place` of a question is its id within the thread.
+`folded` is the title without upper and lower case, which is searched. A thread without labels and questions has no row
+in these tables, and a commit that changes neither writes none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from graphrt.errors._codes.databases import TOO_MANY_THREADS
+from graphrt.stores._label_rows import LabelRow, label_row, load_tags
 from graphrt.stores.ids import tenant_of
-from graphrt.stores.sqlite import _labels as labels
 from graphrt.stores.sqlite import _reading as reading
-from graphrt.stores.sqlite._rows import PLACE
+from graphrt.stores.sqlite._reading import NAMES, PLACE, Row
 from graphrt.stores.sqlite._schema import BLOB, MAIL, META, SNAPSHOT, SPAN, STAGED, TAKEN, THREADS
-from graphrt.stores.values import REMEMBERED, Claim, Commit, Former, Head, Record
+from graphrt.stores.values import REMEMBERED, Claim, Commit, Former, Head, Labels, Question, Record
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -71,6 +81,27 @@ _TAKEN: Final = f"FROM part WHERE no = :no AND kind = {TAKEN}"
 _FORGET_TAKEN: Final = (
     f"DELETE {_TAKEN} AND place <= (SELECT place {_TAKEN} ORDER BY place DESC LIMIT 1 OFFSET {REMEMBERED})"
 )
+
+_PUT_LABEL: Final = (
+    "INSERT INTO label(no, tenant, title, folded, tags) VALUES (?, ?, ?, ?, ?) ON CONFLICT(no) DO UPDATE SET"
+    " tenant = excluded.tenant, title = excluded.title, folded = excluded.folded, tags = excluded.tags"
+)
+_RANK: Final = "UPDATE thread SET rank = ? WHERE no = ? AND rank <> ?"
+_FORGET_LABEL: Final = "DELETE FROM label WHERE no = ?"
+_TAGS: Final = "SELECT tags FROM label WHERE no = ?"
+_PUT_TAG: Final = "INSERT INTO tag(name, no) VALUES (?, ?) ON CONFLICT DO NOTHING"
+_FORGET_TAG: Final = "DELETE FROM tag WHERE name = ? AND no = ?"
+_FORGET_TAGS: Final = "DELETE FROM tag WHERE no = ?"
+QUESTION_COLUMNS: Final = "place, kind, node, graph, asked_at, expires_at, stale, body"
+"""Columns of a question, in the order of the fields of `Question`."""
+_PUT_QUESTION: Final = (
+    f"INSERT INTO question(no, tenant, {QUESTION_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - own names
+    " ON CONFLICT(no, place) DO UPDATE SET kind = excluded.kind, node = excluded.node, graph = excluded.graph,"
+    " expires_at = excluded.expires_at, stale = excluded.stale, body = excluded.body"
+)
+_PLACES: Final = "SELECT place FROM question WHERE no = ?"
+_FORGET_QUESTION: Final = "DELETE FROM question WHERE no = ? AND place = ?"
+_FORGET_QUESTIONS: Final = "DELETE FROM question WHERE no = ?"
 
 
 class SqliteClaim(Claim):
@@ -128,7 +159,7 @@ def make(db: Connection, claim: SqliteClaim, commit: Commit, seq: int, until_s: 
         raise TOO_MANY_THREADS(most=THREADS)
     tenant = tenant_of(thread)  # the tenant is part of the id; its row lets searches find the thread
     if tenant is not None:
-        labels.put_tenant(db, no, tenant)
+        put_tenant(db, no, tenant)
     return no
 
 
@@ -178,9 +209,9 @@ def put(db: Connection, claim: SqliteClaim, commit: Commit) -> int:
     if commit.meta is not None:
         db.execute(_PUT, (no, META, 0, 0, commit.meta))
     if commit.labels is not None:
-        labels.put_labels(db, no, claim.thread, commit.labels)
+        put_labels(db, no, claim.thread, commit.labels)
     if commit.questions is not None:
-        labels.put_questions(db, no, claim.thread, commit.questions)
+        put_questions(db, no, claim.thread, commit.questions)
     if commit.taken or commit.posts:
         put_messages(db, no, commit)
     if commit.release:
@@ -241,7 +272,7 @@ def free(db: Connection, claim: SqliteClaim) -> None:
     if row.seq:
         db.execute(_FREE, (claim.no, claim.epoch))
     else:
-        reading.forget(db, claim.no)
+        forget(db, claim.no)
 
 
 def landed(db: Connection, claim: SqliteClaim, commit: Commit, seq: int) -> bool | None:
@@ -261,3 +292,110 @@ def landed(db: Connection, claim: SqliteClaim, commit: Commit, seq: int) -> bool
         return None
     last = commit.records[-1]
     return reading.record_at(db, claim.no, seq) == (last.body, last.seal)
+
+
+def forget(db: Connection, no: int) -> None:
+    """Remove the thread with everything that is stored of it."""
+    _forget_labels(db, no)
+    db.execute("DELETE FROM record WHERE key > ? AND key < ?", (no * SPAN, (no + 1) * SPAN))
+    db.execute("DELETE FROM part WHERE no = ?", (no,))
+    db.execute("DELETE FROM thread WHERE no = ?", (no,))
+
+
+def prune(db: Connection, row: Row, upto: int, keep: set[str] | None) -> int:
+    """Remove the snapshots before *upto* and the records up to *upto*.
+
+    Args:
+        db: The connection.
+        row: The thread's row.
+        upto: Number of an entry that has a snapshot.
+        keep: Names of the blobs to keep; None: all.
+
+    Returns:
+        The number of the oldest entry that is left.
+    """
+    base = row.no * SPAN
+    last = db.execute("SELECT max(key) FROM record WHERE key > ? AND key <= ?", (base, base + upto)).fetchall()[0][0]
+    first = row.first if last is None else int(last) - base + 1  # no such record: the beginning stays
+    db.execute("DELETE FROM record WHERE key > ? AND key <= ?", (base, base + upto))
+    db.execute("DELETE FROM part WHERE no = ? AND kind = ? AND name < ?", (row.no, SNAPSHOT, upto))
+    db.execute("UPDATE thread SET first = ? WHERE no = ?", (first, row.no))
+    if keep is not None:
+        _remove_blobs(db, row.no, keep)
+    return first
+
+
+def remove_repeated(db: Connection, no: int, snapshots_after: int, keep: set[str]) -> None:
+    """Remove the snapshots of entries after *snapshots_after*, and the blobs that are not named in *keep*.
+
+    When values of a thread are erased, these may repeat them; its records are replaced by the caller.
+    """
+    db.execute("DELETE FROM part WHERE no = ? AND kind = ? AND name > ?", (no, SNAPSHOT, snapshots_after))
+    _remove_blobs(db, no, keep)
+
+
+def _remove_blobs(db: Connection, no: int, keep: set[str]) -> None:
+    """Remove the blobs of the thread numbered *no* that are not named in *keep*."""
+    for (name,) in db.execute(NAMES, (no, BLOB)).fetchall():
+        if name not in keep:
+            db.execute("DELETE FROM part WHERE no = ? AND kind = ? AND name = ?", (no, BLOB, name))
+
+
+def put_labels(db: Connection, no: int, thread: str, labels: Labels) -> None:
+    """Write the labels of the thread numbered *no* with the id *thread*, in place of those that it has.
+
+    Raises:
+        ValueError, TypeError: The row of its present labels is damaged.
+    """
+    # `rank` is a column of `thread`, because threads that are due are listed by it.
+    db.execute(_RANK, (-labels.priority, no, -labels.priority))
+    old = _tags(db, no)
+    row = label_row(thread, labels)  # the columns of `_PUT_LABEL` after `no`
+    if row is None:  # it has no tenant, title or tags
+        db.execute(_FORGET_LABEL, (no,))
+    else:
+        db.execute(_PUT_LABEL, (no, *row))
+    for tag in old - labels.tags:  # rows of tags that stay are not written again
+        db.execute(_FORGET_TAG, (tag, no))
+    for tag in sorted(labels.tags - old):
+        db.execute(_PUT_TAG, (tag, no))
+
+
+def put_tenant(db: Connection, no: int, tenant: str) -> None:
+    """Write the tenant of a thread that is created, which has no title and no tags yet. `_writing.make` calls it."""
+    db.execute(_PUT_LABEL, (no, *LabelRow(tenant, None, None, None)))  # without title, folded title and tags
+
+
+def _tags(db: Connection, no: int) -> frozenset[str]:
+    """Return the tags of a thread from its row in `label`, which has them as JSON. The rows in `tag` serve searches.
+
+    Raises:
+        ValueError, TypeError: The row is damaged.
+    """
+    found = db.execute(_TAGS, (no,)).fetchall()
+    return load_tags(found[0][0]) if found else frozenset()
+
+
+def put_questions(db: Connection, no: int, thread: str, questions: Sequence[Question]) -> None:
+    """Write all open questions of the thread numbered *no* with the id *thread*, in place of those that are listed.
+
+    A question that is listed already keeps its `asked_at`, so that its position in the list of all questions stays.
+    """
+    there = {question.place for question in questions}
+    for (place,) in db.execute(_PLACES, (no,)).fetchall():
+        if place not in there:
+            db.execute(_FORGET_QUESTION, (no, place))
+    tenant = tenant_of(thread)
+    for question in questions:
+        db.execute(_PUT_QUESTION, (no, tenant, *question))
+
+
+def _forget_labels(db: Connection, no: int) -> None:
+    """Remove labels and questions of the thread numbered *no*, which is deleted."""
+    try:
+        for tag in _tags(db, no):
+            db.execute(_FORGET_TAG, (tag, no))
+    except (ValueError, TypeError):  # the row was damaged; without names, all tags of the file are searched
+        db.execute(_FORGET_TAGS, (no,))
+    db.execute(_FORGET_LABEL, (no,))
+    db.execute(_FORGET_QUESTIONS, (no,))

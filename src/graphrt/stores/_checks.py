@@ -1,6 +1,6 @@
-"""Argument checks and errors shared by all stores, so that every store refuses the same calls in the same words.
+"""Argument checks shared by all stores, so that every store refuses the same calls in the same words.
 
-Pure functions: they check a `Commit` or a limit, or build an error. Nothing here reads or writes a store.
+Pure functions: they check a `Commit`, a message, a time or a limit. Nothing here reads or writes a store.
 
 A *commit* writes to one thread in one transaction. It has records (each the journal entries of one commit: `seq` is the
 number of the last one, `count` their number), staged bodies by key, a snapshot, blobs (large values) by name, meta,
@@ -17,34 +17,14 @@ from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
 from graphrt._arguments import is_number
-from graphrt.errors import ConflictError, InputError, StoreError, names
+from graphrt.errors import InputError, names
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.stores import BAD_COMMIT, BAD_LETTER, STORE_CLOSED
-from graphrt.errors._codes.threads import (
-    CONFLICT,
-    LOST_LEASE,
-    NO_SNAPSHOT,
-    THREAD_EXISTS,
-    THREAD_HAS_MOVED,
-    UNKNOWN_THREAD,
-)
+from graphrt.errors._codes.stores import BAD_COMMIT, BAD_LETTER
+from graphrt.errors._codes.threads import NO_SNAPSHOT
 from graphrt.stores.ids import check_id
 
 if TYPE_CHECKING:
     from graphrt.stores.values import Commit, Record
-
-
-def unknown_thread(thread: str) -> InputError:
-    """Return the error for a thread that does not exist.
-
-    It lists no other ids: the text may be shown to a user who must not see other users' threads.
-    """
-    return UNKNOWN_THREAD(thread=thread)
-
-
-def thread_exists(thread: str) -> InputError:
-    """Return the error for an id that is taken."""
-    return THREAD_EXISTS(thread=thread)
 
 
 def no_snapshot(thread: str, upto: int, there: Iterable[int]) -> InputError:
@@ -53,26 +33,6 @@ def no_snapshot(thread: str, upto: int, there: Iterable[int]) -> InputError:
     Entries after *upto* are folded onto its snapshot, so the older ones must not be deleted without it.
     """
     return NO_SNAPSHOT(thread=thread, seq=upto, entries=names(there) or "(none)")
-
-
-def held(thread: str, holder: str) -> ConflictError:
-    """Return the error for a thread that a living owner holds; *holder* says who, since when and for how long."""
-    return CONFLICT(thread=thread, known=holder)
-
-
-def lost(thread: str, epoch: int, now: str) -> ConflictError:
-    """Return the error for a commit under a void claim with the number *epoch*; *now* says who holds the thread."""
-    return LOST_LEASE(epoch=epoch, thread=thread, known=now)
-
-
-def moved(thread: str, expected: int, seq: int) -> ConflictError:
-    """Return the error for a commit that expects entry *expected* of a thread whose last entry is *seq*."""
-    return THREAD_HAS_MOVED(thread=thread, got=seq, expected=expected)
-
-
-def closed(what: str) -> StoreError:
-    """Return the error for a call on a store that was closed; *what* names the store."""
-    return STORE_CLOSED(store=what)
 
 
 def check_commit(commit: Commit, thread: str) -> int:  # noqa: C901 - one check for each part of a commit
@@ -109,8 +69,10 @@ def check_commit(commit: Commit, thread: str) -> int:  # noqa: C901 - one check 
         _searchable(commit, thread)
     if commit.graph is not None and not encodes(commit.graph):
         raise _bad(thread, f"the name {commit.graph!a} of its graph is not text that can be stored")
-    if commit.posts:
-        check_posts(commit, thread)
+    for to, id_, body in commit.posts:
+        check_message(check_id(to), id_, body)
+        if to == thread:
+            raise _bad(thread, f"its message {id_!r} is to the thread itself, whose commits need no mail")
     return seq
 
 
@@ -169,18 +131,6 @@ def check_message(thread: str, id: Any, body: Any) -> None:
         raise BAD_LETTER(thread=thread, why=why)
     if type(body) is not bytes:
         raise BAD_LETTER(thread=thread, why=f"its body is {type(body).__name__}, not bytes")
-
-
-def check_posts(commit: Commit, thread: str) -> None:
-    """Check that the messages of *commit*, which is one of *thread*, can be kept.
-
-    Raises:
-        InputError: One cannot (`bad-letter`, `bad-thread`), or is to the thread itself (`bad-commit`).
-    """
-    for to, id_, body in commit.posts:
-        check_message(check_id(to), id_, body)
-        if to == thread:
-            raise _bad(thread, f"its message {id_!r} is to the thread itself, whose commits need no mail")
 
 
 def encodes(text: str) -> bool:
