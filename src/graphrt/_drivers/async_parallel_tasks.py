@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, final
 
+from graphrt._drivers.attempt_times import AttemptTime
 from graphrt._drivers.attempts import STOPPED_BESIDE, give_up
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit
 from graphrt._drivers.failures import Escaped
@@ -23,7 +24,7 @@ from graphrt._drivers.retry_waits import rested
 from graphrt._drivers.run_services import RunServices, monotonic
 from graphrt._drivers.schedule import HERE, LOOP, ODD, STARTING, WORKER, Ended, Job, Key, Schedule
 from graphrt._drivers.thread_pool import waits_for
-from graphrt._engine.task import STOPPED, Task, TimedOut
+from graphrt._engine.task import STOPPED, Task
 from graphrt._flows.effects import Flow
 from graphrt.limits import Limits
 
@@ -233,11 +234,9 @@ def _place(task: Task) -> int:
 
 def inline(services: RunServices, task: Task) -> Any:
     """Run a sync node on the loop. It cannot be interrupted: a timeout is noticed only when it has ended."""
-    started = monotonic()
+    time = AttemptTime(task)
     reply = invoke(services, task, _no_graph)
-    if task.timeout_s is not None and monotonic() - started > task.timeout_s:
-        return TimedOut(task.timeout_s)
-    return reply
+    return time.reply() if monotonic() > time.until else reply
 
 
 def _no_graph(_flow: Flow, task: Task) -> Any:

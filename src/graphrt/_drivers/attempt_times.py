@@ -17,18 +17,12 @@ from graphrt._engine.task import Task, TimedOut
 
 def is_timed(task: Task) -> bool:
     """Return whether the attempt of *task* that is due may be cut off."""
-    return task.timeout_s is not None or task.node.policy.idle_timeout_s is not None
+    return task.timeout_s is not None or task.ends_s is not None or task.node.policy.idle_timeout_s is not None
 
 
 def is_over(task: Task) -> bool:
-    """Return whether the time of the superstep of *task* is over, so that it must not start any more."""
+    """Return whether the superstep or run of *task* is over, so that it must not start any more."""
     return task.ends_s is not None and monotonic() >= task.ends_s
-
-
-def ends(task: Task) -> bool:
-    """Return whether the run of *task*, or its superstep, ends at some time, whether or not its node was called by then."""
-    limits = task.engine.limits
-    return limits.deadline_s is not None or limits.step_timeout_s is not None
 
 
 @final
@@ -36,39 +30,42 @@ class AttemptTime:
     """The time that one attempt has left. It begins when the node is called.
 
     Args:
-        task: The task.
+        task: The task. If signs of life count, it gets the time as `Extra.time`, for its node to give them.
         clock: Returns the time in seconds: the monotonic one, or that of an event loop.
-        begun: Whether the node is called now, and not only queued, so that it may give signs of life.
+        begun: Whether the node is called now. One that is queued has the time until its superstep or run is over.
     """
 
-    __slots__ = ("_beat_s", "_clock", "_ends_s", "_idle_s", "_timeout_s", "moved")
+    __slots__ = ("_clock", "_ends_s", "_idle_s", "_is_cut", "_timeout_s", "moved", "until")
 
     def __init__(self, task: Task, clock: Callable[[], float] = monotonic, *, begun: bool = True) -> None:
+        now = clock()
+        timeout_s = self._timeout_s = task.timeout_s if begun else None
+        idle_s = self._idle_s = task.node.policy.idle_timeout_s if begun else None
         self._clock: Final = clock
-        self._timeout_s: Final = task.timeout_s
-        self._idle_s: Final = task.node.policy.idle_timeout_s if begun else None
-        self._beat_s = clock()
-        left_s = inf if task.timeout_s is None else task.timeout_s
-        if task.ends_s is not None:  # it may have waited for a worker thread or a place
-            left_s = min(left_s, max(0.0, task.ends_s - monotonic()))
-        self._ends_s: Final = self._beat_s + left_s
+        left_s = inf if timeout_s is None else timeout_s
+        self._is_cut = False
+        if task.ends_s is not None:
+            end_s = task.ends_s - (now if clock is monotonic else monotonic())
+            if end_s < left_s:
+                self._is_cut, left_s = True, end_s
+        self._ends_s: Final = now + left_s
+        self.until: float = self._ends_s
+        """The moment at which the attempt is cut off, if there is no other sign of life."""
         self.moved: Callable[[], None] | None = None
         """Called after each sign of life, on the thread that gave it; None if the driver looks at `until` by itself."""
-
-    @property
-    def until(self) -> float:
-        """The moment at which the attempt is cut off, if there is no other sign of life."""
-        return self._ends_s if self._idle_s is None else min(self._ends_s, self._beat_s + self._idle_s)
+        if idle_s is not None:
+            task.more().time = self
+            self.beat()
 
     def beat(self) -> None:
         """Note a sign of life, on any thread."""
         if self._idle_s is not None:
-            self._beat_s = self._clock()
+            self.until = min(self._ends_s, self._clock() + self._idle_s)
             if self.moved is not None:
                 self.moved()
 
     def reply(self) -> TimedOut:
         """Return the reply for an attempt that was cut off at `until`."""
-        if self._idle_s is not None and self._beat_s + self._idle_s < self._ends_s:
+        if self._idle_s is not None and self.until < self._ends_s:
             return TimedOut(self._idle_s, idle=True)
-        return TimedOut(self._timeout_s or 0.0)  # not None here: else the attempt was cut off for being idle
+        return TimedOut(self._timeout_s or 0.0, cut=self._is_cut)

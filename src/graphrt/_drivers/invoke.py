@@ -248,7 +248,7 @@ async def ainvoke(
                 reply = await reply
         else:
             loop = asyncio.get_running_loop()
-            time = task.more().time = AttemptTime(task, loop.time)
+            time = AttemptTime(task, loop.time)
             limit = _timeout(loop, time)
             if attempt is not None:
                 attempt._bound(limit)

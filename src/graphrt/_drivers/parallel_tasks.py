@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any, final
 
-from graphrt._drivers.attempt_times import AttemptTime
+from graphrt._drivers.attempt_times import AttemptTime, is_timed
 from graphrt._drivers.attempts import STOPPED_BESIDE, give_up
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit
 from graphrt._drivers.failures import Escaped
@@ -70,8 +70,7 @@ class ParallelTasks:
         node = task.node
         if node.is_async:
             return LOOP
-        timed = task.timeout_s is not None or node.policy.idle_timeout_s is not None
-        return WORKER if timed and node.child is None else HERE
+        return WORKER if is_timed(task) and node.child is None else HERE
 
     def start(self, tasks: Sequence[Task]) -> None:
         """Queue *tasks*, some after their backoff; those that the caller may run wait for `collect`."""
@@ -250,11 +249,11 @@ class ParallelTasks:
                 bell.clear()
                 steps.wakes_s = inf  # before the look at `attempt`
                 key, time = steps.attempt
-                left_s = inf if time is None else max(0.0, time.until - monotonic())
+                left_s = max(0.0, time.until - monotonic())
                 if not left_s or control.halt is not None:
                     if self._taken(steps, key, time):
                         return self._awaited(*key)
-                elif time is not None:
+                else:
                     steps.wakes_s = time.until
                 if not steps.rests:
                     bell.wait(slice_s(left_s or None))
@@ -263,15 +262,13 @@ class ParallelTasks:
             raise
         return steps
 
-    def _taken(self, steps: TimedSteps, key: Key, time: AttemptTime | None) -> bool:
+    def _taken(self, steps: TimedSteps, key: Key, time: AttemptTime) -> bool:
         """Close an attempt of *steps*, and give it to the schedule; return False if it is not open any more."""
         schedule = self.schedule
         with schedule.lock:  # so that `_landed` finds it there
             if not steps.close(key):
                 return False
-            schedule.flying[key] = steps
-            if time is not None:
-                schedule.times[key] = time
+            schedule.flying[key], schedule.times[key] = steps, time
         if schedule.limit is not None:
             schedule.limit.take(self.bell.set)  # there is room: nothing else of this graph is in flight
         return True

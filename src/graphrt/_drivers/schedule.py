@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, final
 
-from graphrt._drivers.attempt_times import AttemptTime, ends, is_over, is_timed
+from graphrt._drivers.attempt_times import AttemptTime, is_over, is_timed
 from graphrt._drivers.attempts import OUT_OF_GRACE, TIMED_OUT, give_up
 from graphrt._drivers.concurrency_limit import ConcurrencyLimit
 from graphrt._drivers.failures import Escaped
@@ -127,8 +127,8 @@ class Schedule:
                         self.jobs += handle.__class__ is Job
             if task is None or task.ends_s is None or not is_over(task):
                 return task
-            # It was queued until the time of its superstep was over: its node is not called.
-            late = TimedOut(task.timeout_s or 0.0)
+            # It was queued until its superstep or run was over: its node is not called.
+            late = TimedOut(task.timeout_s or 0.0, cut=True)
             if handle is not None:
                 self.end(task, task.execution, late)
             else:
@@ -164,16 +164,15 @@ class Schedule:
 
     def submitted(self, task: Task) -> None:
         """Note the end of a run or superstep for a job: that time runs on while it waits for a worker thread."""
-        if task.timeout_s is not None and task.node.child is None and ends(task):
+        if task.ends_s is not None and task.node.child is None:
             with self.lock:
                 self.times[task, task.execution] = AttemptTime(task, begun=False)
 
     def begun(self, key: Key) -> None:
         """Start the timeout of a job, from its worker thread."""
-        task = key[0]
-        time = task.more().time = AttemptTime(task)
+        time = AttemptTime(key[0])
         with self.lock:
-            if key in self.flying and (key not in self.times or task.node.policy.idle_timeout_s is not None):
+            if key in self.flying:
                 self.times[key] = time
 
     def until(self) -> float | None:

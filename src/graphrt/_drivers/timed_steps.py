@@ -20,7 +20,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any, Final, final
 
-from graphrt._drivers.attempt_times import AttemptTime, ends
+from graphrt._drivers.attempt_times import AttemptTime
 from graphrt._drivers.failures import Escaped, outcome
 from graphrt._drivers.invoke import invoke
 from graphrt._drivers.run_services import RunServices, monotonic
@@ -71,9 +71,8 @@ class TimedSteps:
         key = (task, task.execution)
         self._open: Final = {key: True}
         """The open attempt, if there is one. `pop` of a dict is atomic."""
-        # The end of a run or superstep comes also while the job waits for a worker thread.
-        self.attempt: tuple[Key, AttemptTime | None] = (key, AttemptTime(task, begun=False) if ends(task) else None)
-        """The last attempt that was opened, and the time that it has left; None if that begins with the node."""
+        self.attempt: tuple[Key, AttemptTime] = key, AttemptTime(task, begun=False)
+        """The last attempt that was opened, and the time that it has left."""
         self.wakes_s: float = inf
         """When the caller looks again by itself: an attempt that is cut off earlier rings the bell."""
         self.task: Task = task
@@ -104,8 +103,7 @@ class TimedSteps:
 
     def run(self) -> None:
         """Perform effects; called on the worker thread."""
-        if self.attempt[1] is None or self.task.node.policy.idle_timeout_s is not None:
-            self._start_time()
+        self._start_time()
         self._context.run(self._go_on)
 
     def land(self) -> None:
@@ -151,11 +149,11 @@ class TimedSteps:
 
     def _start_time(self) -> None:
         """Start the time of the attempt that is open, from the worker thread."""
-        task = self.task
-        time = AttemptTime(task)
-        if task.node.policy.idle_timeout_s is not None:
-            task.more().time = time
-        self.attempt = (task, self.execution), time  # before the look at `wakes_s`, so that the caller cannot miss it
+        time = AttemptTime(self.task)
+        self.attempt = (
+            (self.task, self.execution),
+            time,
+        )  # before the look at `wakes_s`, so that the caller cannot miss it
         if time.until < self.wakes_s:
             self._bell.set()
 

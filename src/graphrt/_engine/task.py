@@ -217,11 +217,12 @@ class Task:
         self.goto: tuple[Any, ...] | None = None
         """Checked targets of a Command: NodePlan, END, or a Due for a Send; None if the node's edges apply."""
         self.ends_s: float | None = None
-        """End of its superstep's time, by the driver's monotonic clock, after which no attempt starts; None without."""
+        """When its superstep or run is over, by the driver's monotonic clock: no attempt starts or goes on after it. None
+        without such an end."""
         self.running: Any = None
         """The driver's `Attempt` of the last execution; None before the first, and of a plain node, which cannot act."""
         self.timeout_s: float | None = None
-        """Seconds that the attempt may take; None without a limit. The run loop sets it for each attempt."""
+        """Seconds that an attempt may take by the policy of its node or the limits of the run; None without a limit."""
         self.extra: Extra | None = None
         """What only some tasks have; None until something needs it, see `more`."""
 
@@ -295,14 +296,16 @@ class TimedOut:
     Args:
         seconds: Its time, or with *idle* that after its last sign of life.
         idle: Whether it gave no sign of life for too long.
+        cut: Whether its superstep or run is over (`Task.ends_s`), and not its own time.
         last: Whether the time of its superstep is over, so that no attempt may follow.
     """
 
-    __slots__ = ("idle", "last", "seconds")
+    __slots__ = ("cut", "idle", "last", "seconds")
 
-    def __init__(self, seconds: float, *, idle: bool = False, last: bool = False) -> None:
+    def __init__(self, seconds: float, *, idle: bool = False, cut: bool = False, last: bool = False) -> None:
         self.seconds = seconds
         self.idle = idle
+        self.cut = cut
         self.last = last
 
 

@@ -14,6 +14,7 @@ nowhere). For the terms, see docs/glossary.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any
 
 from graphrt._cancellations import failures
@@ -55,10 +56,11 @@ def nested(task: Task, control: Control) -> Flow:
     assert plan is not None  # noqa: S101 - only tasks of nested graphs come here
     extra = task.more()  # the part of a task that only some tasks have
     engine: Engine | None = extra.child
+    left_s = inf if task.ends_s is None else max(0.0, task.ends_s - (yield NOW))
+    is_cut = left_s < (inf if task.timeout_s is None else task.timeout_s)
+    timeout_s = left_s if is_cut else task.timeout_s
     try:
-        if task.ends_s is not None and task.timeout_s is not None:  # it may have waited for its start
-            task.timeout_s = min(task.timeout_s, max(0.0, task.ends_s - (yield NOW)))
-        limits = _limits(plan, task)
+        limits = _limits(plan, timeout_s)
         if engine is None:
             engine = _begin(task, parent, plan, limits)
             extra.child = engine
@@ -72,8 +74,8 @@ def nested(task: Task, control: Control) -> Flow:
     except DeadlineError as error:
         own_s = plan.limits.deadline_s
         # The node's timeout was the child's deadline, see `_limits`: then it is a timeout of the node.
-        if task.timeout_s is not None and (own_s is None or task.timeout_s <= own_s):
-            return TimedOut(task.timeout_s)
+        if timeout_s is not None and (own_s is None or timeout_s <= own_s):
+            return TimedOut(timeout_s, cut=is_cut)
         return Failed(error, raise_as_is=True)
     except StoreError:
         raise  # no failure of this node: its retry policy and `on_error` do not apply
@@ -122,16 +124,16 @@ def child_again(task: Task) -> Engine:
     assert plan is not None  # noqa: S101 - only tasks of nested graphs come here
     parent: RunState = task.engine
     parent.snapshot_for(task)  # sets `task.state`, which an `input=` function gets
-    return _begin(task, parent, plan, _limits(plan, task), repeated=True)
+    return _begin(task, parent, plan, _limits(plan, task.timeout_s), repeated=True)
 
 
-def _limits(plan: Plan, task: Task) -> Limits:
-    """Return the child's limits; its deadline is at most the timeout of the node that runs it."""
-    if task.timeout_s is None:
+def _limits(plan: Plan, timeout_s: float | None) -> Limits:
+    """Return the child's limits; its deadline is at most the time *timeout_s* of the task that runs it."""
+    if timeout_s is None:
         return plan.limits
     own_s = plan.limits.deadline_s
     # `over`: all other limits are those of the plan.
-    return Limits(deadline_s=task.timeout_s if own_s is None else min(own_s, task.timeout_s)).over(plan.limits)
+    return Limits(deadline_s=timeout_s if own_s is None else min(own_s, timeout_s)).over(plan.limits)
 
 
 def _begin(task: Task, parent: RunState, plan: Plan, limits: Limits, *, repeated: bool = False) -> Engine:

@@ -1,9 +1,9 @@
 """Time limits of an attempt: its own timeout, and the ends of its superstep and run. Drivers read the clock.
 
-Drivers cut an attempt off after `task.timeout_s`: the node's timeout, or the time left until the first of the two ends if
-this is shorter. A node that exceeds its own timeout has failed, and may be retried. At the end of the superstep's time
-(`step_timeout_s`), tasks that have not ended fail, without another attempt. The deadline fails the run, and the node did
-nothing wrong: its task is due again. Each drive of the thread counts both anew.
+Drivers cut an attempt off after `task.timeout_s`, or at `task.ends_s`, the first of the two ends. A node that exceeds its
+own timeout has failed, and may be retried. At the end of the superstep's time (`step_timeout_s`), tasks that have not
+ended fail, without another attempt. The deadline fails the run, and the node did nothing wrong: its task is due again.
+Each drive of the thread counts both anew.
 """
 
 from __future__ import annotations
@@ -40,8 +40,29 @@ UNTIMED: Final = Ends(None)
 """Of a run and a superstep without a limit."""
 
 
-def set_timeout(engine: Engine, task: Task, ends: Ends) -> Flow:
-    """Set `task.timeout_s`: the timeout of the node, or the time left until the first of *ends* if that is shorter.
+def set_timeout(engine: Engine, task: Task, ends: Ends, now: float) -> None:
+    """Set when drivers cut the next attempt of *task* off.
+
+    Args:
+        now: The monotonic time; any number for a run without a deadline.
+
+    Raises:
+        DeadlineError: The deadline is over.
+    """
+    node, limits = task.node, engine.limits
+    own_s = node.policy.timeout_s
+    timeout_s = task.timeout_s = own_s if own_s is not None else limits.timeout_s
+    first = task.ends_s = ends.run if ends.step is None else ends.first
+    if timeout_s is not None or first is not None or node.timed:
+        # A plain call of the node's function by the driver does not enforce timeouts.
+        task.plain = CALL_WITH_CONTEXT if node.is_async or node.child is not None else CALL_TIMED
+    if ends.run is not None and now >= ends.run:
+        task.status = DUE  # the attempt does not start: the next drive runs the task
+        raise too_late(engine)
+
+
+def may_start(engine: Engine, task: Task, ends: Ends) -> Flow:
+    """Set when drivers cut the next attempt of *task* off, and return whether it may start.
 
     The run loop calls it before each attempt. It yields `NOW`, which the driver answers with the monotonic time.
 
@@ -51,39 +72,24 @@ def set_timeout(engine: Engine, task: Task, ends: Ends) -> Flow:
     Raises:
         DeadlineError: The deadline is over.
     """
-    timeout_s, first = _own(engine, task), ends.first
-    if timeout_s is not None or first is not None or task.node.policy.idle_timeout_s is not None:
-        # A plain call of the node's function by the driver does not enforce timeouts.
-        node = task.node
-        task.plain = CALL_WITH_CONTEXT if node.is_async or node.child is not None else CALL_TIMED
-    # Drivers start no task after it that had to wait, for instance under `max_concurrency`.
-    task.ends_s = ends.step if ends.is_of_step else None
-    if first is None:
-        task.timeout_s = timeout_s
-        return True
-    remaining = first - (yield NOW)
-    if remaining <= 0:
-        if ends.is_of_step:
-            engine.report(task, task.execution, out_of_time(engine))
-            return False
-        task.status = DUE  # the attempt does not start: the next drive runs the task
-        raise too_late(engine)
-    if task.extra is not None and task.extra.delay_s > 0.0:  # the backoff before a retry counts as well
-        task.extra.delay_s = min(task.extra.delay_s, remaining)  # the driver waits no longer than that
-        remaining -= task.extra.delay_s
-    task.timeout_s = remaining if timeout_s is None else min(remaining, timeout_s)
+    now = 0.0 if ends.first is None else (yield NOW)
+    if ends.step is not None and ends.is_of_step and now >= ends.step:
+        engine.report(task, task.execution, out_of_time(engine))
+        return False
+    set_timeout(engine, task, ends, now)
+    if task.ends_s is not None and task.extra is not None and task.extra.delay_s > 0.0:  # the backoff before a retry
+        task.extra.delay_s = min(task.extra.delay_s, task.ends_s - now)  # the driver waits no longer than that
     return True
 
 
-def cut_by(engine: Engine, task: Task, reply: object, ends: Ends) -> Literal["run", "step", ""]:
-    """Return the end that cut the attempt off; empty if none did, as after the node's own timeout.
-
-    `set_timeout` gave the task another limit than its node's own only if an end came first.
+def cut_by(reply: object, ends: Ends) -> Literal["run", "step", ""]:
+    """Return the end that cut an attempt off; empty if none did, as after the node's own timeout.
 
     Args:
         reply: What the driver reports of the attempt; a `TimedOut` if it was cut off.
+        ends: When the superstep and the run end.
     """
-    if not isinstance(reply, TimedOut) or reply.idle or task.timeout_s == _own(engine, task):
+    if not isinstance(reply, TimedOut) or not reply.cut:
         return ""
     return "step" if ends.is_of_step else "run"
 
@@ -91,12 +97,6 @@ def cut_by(engine: Engine, task: Task, reply: object, ends: Ends) -> Literal["ru
 def out_of_time(engine: Engine) -> TimedOut:
     """Return the reply for a task that has not ended when the time of its superstep is over."""
     return TimedOut(engine.limits.step_timeout_s or 0.0, last=True)  # not None: its time is over
-
-
-def _own(engine: Engine, task: Task) -> float | None:
-    """Return the timeout of the node in seconds, else the run's default; None without one."""
-    own_s = task.node.policy.timeout_s
-    return own_s if own_s is not None else engine.limits.timeout_s
 
 
 def too_late(engine: Engine) -> DeadlineError:

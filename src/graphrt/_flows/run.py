@@ -30,7 +30,7 @@ from graphrt._engine.committing import commit
 from graphrt._engine.engine import Engine
 from graphrt._engine.outcome import report
 from graphrt._engine.task import DONE, DUE, FAILED, PAUSED, RUNNING, STOPPED, Task
-from graphrt._flows.deadlines import UNTIMED, Ends, cut_by, set_timeout, too_late
+from graphrt._flows.deadlines import UNTIMED, Ends, cut_by, may_start, set_timeout, too_late
 from graphrt._flows.effects import (
     COLLECT,
     NOW,
@@ -47,7 +47,7 @@ from graphrt._flows.kept import take_kept
 from graphrt._flows.live import given_up, reported, step_items, take_long_way
 from graphrt._flows.mail import standing, take_mail
 from graphrt._flows.queued import kept_here
-from graphrt._flows.run_one import PREPARED, one, prepared, stage
+from graphrt._flows.run_one import PREPARED, one, prepared, settled, stage
 from graphrt.errors import StoreError
 
 
@@ -103,7 +103,7 @@ def run(engine: Engine, control: Control) -> Flow:
     """
     status: Any = None
     try:
-        deadline_s = None if engine.limits.deadline_s is None else (yield NOW) + engine.limits.deadline_s
+        ends = Ends(None if engine.limits.deadline_s is None else (yield NOW) + engine.limits.deadline_s)
         while status is None:
             if control.ends and _must_stop(engine, control):
                 status = CANCELLED
@@ -114,22 +114,23 @@ def run(engine: Engine, control: Control) -> Flow:
             if not engine.begin():
                 status = COMPLETED
                 break
-            if engine.log:  # the run's beginning, and routes without a commit: staged outcomes build on these entries
-                yield from _flush(engine)
-                if control.ends:  # the reader of these entries cancelled the run: the next superstep is not opened
-                    continue
+            # The run's beginning, and routes without a commit: staged outcomes build on these entries.
+            if engine.log and (yield from _flush_before(engine, control)):
+                continue
             if not engine.tasks:
                 engine.open_superstep()
             if engine.kept:
                 take_kept(engine)  # what a fork kept for tasks of a nested graph
             task = engine.lone
-            # The common superstep: one task, nothing to wait for, nothing that cuts it off, nobody who sees it run.
+            # The common superstep: one task, nothing to wait for, nobody who sees it run, and no time of its own.
             if (task is not None and task.status == DUE and task.extra is None and task.state is not None) and not (
-                engine.timed or task.node.timed or control.live or (control.queues and engine.plan.queues)
+                control.live or (control.queues and engine.plan.queues) or engine.limits.step_timeout_s is not None
             ):
+                if engine.timed or task.node.timed:
+                    set_timeout(engine, task, ends, 0.0 if ends.run is None else (yield NOW))
                 reply = yield task
                 if reply.__class__ in PREPARED:
-                    reply, _ = yield from prepared(engine, task, reply, UNTIMED)
+                    reply = yield from settled(engine, task, reply, control, ends)
                 report(engine, task, task.execution, reply)
                 if reply is STOPPED:  # the run halts, and the task stays due
                     status = CANCELLED
@@ -137,7 +138,7 @@ def run(engine: Engine, control: Control) -> Flow:
                 if task.status == DUE:  # one more attempt, after the failed one is stored
                     yield from stage(engine)
             if task is None or task.status != DONE:
-                act = yield from _superstep(engine, control, deadline_s)
+                act = yield from _superstep(engine, control, ends)
                 if act is not Act.COMMIT:
                     status = act
                     continue
@@ -279,6 +280,12 @@ def _flush(engine: Engine, *, last: bool = False) -> Flow:
             yield Stage(staged)
 
 
+def _flush_before(engine: Engine, control: Control) -> Flow:
+    """Write the new events before anything else; return whether their reader has cancelled the run, which looks again."""
+    yield from _flush(engine)
+    return control.ends
+
+
 def _has_work(engine: Engine) -> bool:
     """Return whether a superstep is open or due, or routers have not been asked."""
     return bool(engine.tasks or engine.unrouted or engine.due or engine.entering)
@@ -305,8 +312,11 @@ def _is_over(engine: Engine, control: Control) -> bool:
     )
 
 
-def _superstep(engine: Engine, control: Control, deadline_s: float | None) -> Flow:
+def _superstep(engine: Engine, control: Control, ends: Ends) -> Flow:
     """Run the due tasks of the open superstep; return what follows.
+
+    Args:
+        ends: When the run ends; the superstep may end earlier.
 
     Returns:
         Act.COMMIT if all tasks have ended; the status of the run if it ends here; None if it goes on at once:
@@ -318,10 +328,8 @@ def _superstep(engine: Engine, control: Control, deadline_s: float | None) -> Fl
         due = kept_here(engine, due, control)
     if control.live:  # a stream shows what tasks do while their superstep is open
         take_long_way(due)
-    ends = UNTIMED
-    if engine.timed:
-        step_s = engine.limits.step_timeout_s
-        ends = Ends(deadline_s, None if step_s is None else (yield NOW) + step_s)
+    if engine.limits.step_timeout_s is not None:
+        ends = Ends(ends.run, (yield NOW) + engine.limits.step_timeout_s)
     if len(due) == 1:
         yield from one(engine, due[0], control, ends)
     elif due and control.halt is None:
@@ -349,10 +357,8 @@ def _superstep(engine: Engine, control: Control, deadline_s: float | None) -> Fl
 
 def _route(engine: Engine, control: Control) -> Flow:
     """Call the routers that waited for an `interrupt_after`; return a status if the run ends there, else None."""
-    if engine.log:  # the run's beginning
-        yield from _flush(engine)
-        if control.ends:  # the reader of these entries cancelled the run, which looks at that again
-            return None
+    if engine.log and (yield from _flush_before(engine, control)):  # the run's beginning
+        return None
     if engine.open_interrupts():
         return INTERRUPTED
     engine.route()  # only now, so that routers see what an `update` changed during the pause (decision 0058)
@@ -375,7 +381,7 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, ends: Ends) -> 
     """
     if ends.first is not None or engine.limits.timeout_s is not None or engine.plan.has_timeouts:
         for task in due:  # before any starts, since it raises when the deadline is over
-            yield from set_timeout(engine, task, ends)
+            yield from may_start(engine, task, ends)
         due = [task for task in due if task.status == DUE]  # without those that may not start any more
     for task in due:
         if task.state is None:
@@ -400,7 +406,7 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, ends: Ends) -> 
             if control.live:
                 yield from reported(task, reply)
             again = task.status == DUE and reply is not STOPPED  # one more attempt
-            if again and (yield from set_timeout(engine, task, ends)):
+            if again and (yield from may_start(engine, task, ends)):
                 engine.snapshot_for(task)
                 task.status = RUNNING
                 yield Start((task,))
@@ -421,7 +427,7 @@ def _many(engine: Engine, due: Sequence[Task], control: Control, ends: Ends) -> 
 def _stop(engine: Engine, control: Control, ends: Ends) -> Flow:
     """Stop running tasks: they are due again. Those that ended all the same, the answer to STOP, keep their outcome."""
     for task, execution, reply in (yield STOP):
-        if cut_by(engine, task, reply, ends):  # another end than its own timeout: its node did not fail
+        if cut_by(reply, ends):  # another end than its own timeout: its node did not fail
             reply = STOPPED
         if engine.report(task, execution, reply) and control.live:
             yield from reported(task, reply)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from graphrt._engine.engine import Engine
 from graphrt._engine.outcome import report
 from graphrt._engine.task import DUE, STOPPED, Task, TimedOut
-from graphrt._flows.deadlines import Ends, cut_by, out_of_time, set_timeout, too_late
+from graphrt._flows.deadlines import Ends, cut_by, may_start, out_of_time, too_late
 from graphrt._flows.effects import NOW, TIME, Await, Control, Flow, Sleep, Stage
 from graphrt._flows.live import reported
 from graphrt._flows.mail import standing
@@ -43,12 +43,7 @@ def one(engine: Engine, task: Task, control: Control, ends: Ends) -> Flow:
             engine.snapshot_for(task)  # makes the view of the state that its node gets
         reply = yield task
         if reply.__class__ in PREPARED:
-            reply, late = yield from prepared(engine, task, reply, ends)
-            if late:  # the run's deadline ended the attempt
-                report(engine, task, task.execution, STOPPED)  # makes it due again
-                if control.live:
-                    yield from reported(task, STOPPED)
-                raise too_late(engine)
+            reply = yield from settled(engine, task, reply, control, ends)
         report(engine, task, task.execution, reply)
         if control.live:
             yield from reported(task, reply)
@@ -56,6 +51,21 @@ def one(engine: Engine, task: Task, control: Control, ends: Ends) -> Flow:
             return
         if task.status == DUE:  # the retry policy allows another attempt: stage the failed one before it
             yield from stage(engine)
+
+
+def settled(engine: Engine, task: Task, reply: Any, control: Control, ends: Ends) -> Flow:
+    """Return *reply*, of one of the classes `PREPARED` and of the only task, ready for its report.
+
+    Raises:
+        DeadlineError: The run's deadline cut the attempt off; the task is due again.
+    """
+    reply, late = yield from prepared(engine, task, reply, ends)
+    if late:
+        report(engine, task, task.execution, STOPPED)
+        if control.live:
+            yield from reported(task, STOPPED)
+        raise too_late(engine)
+    return reply
 
 
 def prepared(engine: Engine, task: Task, reply: Any, ends: Ends) -> Flow:
@@ -67,7 +77,7 @@ def prepared(engine: Engine, task: Task, reply: Any, ends: Ends) -> Flow:
         reply = yield Await(task, reply)
     if reply.__class__ is Interrupt:
         yield from date_of(reply)
-    cut = cut_by(engine, task, reply, ends)
+    cut = cut_by(reply, ends)
     if cut == "run":
         return STOPPED, True
     return (out_of_time(engine) if cut == "step" else reply), False
@@ -83,7 +93,7 @@ def _may_start(engine: Engine, task: Task, control: Control, ends: Ends) -> Flow
         yield Sleep(wait_s)
         if control.halt is not None:
             return False
-    if (yield from set_timeout(engine, task, ends)):
+    if (yield from may_start(engine, task, ends)):
         return True
     if control.live:
         yield from reported(task, out_of_time(engine))
