@@ -59,8 +59,8 @@ WORDS: dict[str, tuple[list[str], int]] = {
     "mutate": (["mutate", "flow.py:nothing"], 2),
 }
 """Command to words and exit code, in an order in which each finds what it needs."""
-ENDLESS = {"worker"}
-"""Runs until it is told to stop."""
+ENDLESS = {"worker", "serve"}
+"""Run until they are told to stop."""
 PLAIN = {"routes", "mutate", "schema", "completion"}
 """Those that write text for programs, or are the test kit's own programs."""
 TRACER = "from opentelemetry.trace import NoOpTracerProvider\nprovider = NoOpTracerProvider()\n"

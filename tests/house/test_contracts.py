@@ -65,7 +65,7 @@ WING = {
     "wires": "wires.plain_data",
     "backends": "backends._liveness",
 }
-DOOR = {"cli": "cli.app", "console": "console.progress"}
+DOOR = {"cli": "cli.app", "serve": "serve._bounds", "console": "console.progress"}
 """A module of each wing and of each door, to plant breaches in."""
 
 

@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "fork": ("graphrt.cli.threads:fork", "Create a thread from an entry of another one."),
     "usage": ("graphrt.cli.usage:usage", "Sum the model calls of threads."),
     "audit": ("graphrt.cli.audit:audit", "Verify, show and replay audit logs, erase values, and make keys."),
+    "serve": ("graphrt.cli.serving:serve", "Serve threads over HTTP, with a worker in the process."),
     "trace": ("graphrt.cli.working:trace", "Send the trace of a stored thread to OpenTelemetry."),
     "builds": ("graphrt.cli.builds:builds", "Say which builds of a graph its threads belong to."),
     "doctor": ("graphrt.cli.doctor:doctor", "Look at the installation, and verify a whole database."),

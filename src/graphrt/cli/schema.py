@@ -51,6 +51,7 @@ RESULTS: Final[dict[str, dict[str, Any]]] = {
     "cancel": object_of({"thread": TEXT, "cancelled": TRUTH, "status": TEXT}),
     "start": object_of({"thread": TEXT, "status": TEXT}),
     "worker": object_of({"ended": WHOLE, "failed": WHOLE, "parked": WHOLE}),
+    "serve": object_of({"url": TEXT, "graphs": list_of(TEXT)}),
     "trace": object_of({"thread": TEXT, "trace": TEXT}),
     "audit erase": object_of({
         "dry_run": TRUTH, "threads": list_of(TEXT), "records": WHOLE, "lines": WHOLE, "blobs": WHOLE,

@@ -31,6 +31,15 @@ def load(target: str) -> Any:
         InputError: The target is not `module:name`, its module cannot be imported, or it has no such name.
         DefinitionError: The module builds a graph that is wrong.
     """
+    return _made(target, named(target))
+
+
+def named(target: str) -> Any:
+    """Return the object that *target* names, as it is; a function is not called.
+
+    Raises:
+        InputError, DefinitionError: As `load`.
+    """
     place, name = _parted(target)
     found: Any = _imported(target, place)
     if not name:
@@ -42,7 +51,7 @@ def load(target: str) -> Any:
             hint = f"; its graphs are {names(known)}" if known and not guess else ""
             raise BAD_TARGET(given=target, problem=f"{place!r} has no {part!r}{hint}", target=target, guess=guess or "")
         found = getattr(found, part)
-    return _made(target, found)
+    return found
 
 
 def graph_of(target: str) -> tuple[CompiledGraph[Any, Any, Any], Runtime[Any, Any] | None]:

@@ -40,6 +40,12 @@ WORKER_IN_MEMORY = NO_SUCH_DATABASE.variant(
     "The worker of {target!r} has its threads in the memory of its own process, so no other process can leave it any.",
     fix="Give --store sqlite:///runs.db or --store postgresql://..., and start the threads in the same store.",
 )
+AUTHORIZE_NEEDED = ErrorCode(
+    "authorize-needed",
+    InputError,
+    "Other machines reach {host!r}, and nothing says which of their requests are allowed.",
+    fix="Pass --authorize module:function, a function of the request that returns a Caller, or leave out --host.",
+)
 NOT_WRITTEN = BAD_DOCUMENT.variant("{path!r} cannot be written: {problem}.", fix="Name a file that may be written.")
 NO_PERSON = ErrorCode(
     "no-person",

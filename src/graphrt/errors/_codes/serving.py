@@ -1,0 +1,78 @@
+"""Errors of the HTTP server: requests that it refuses."""
+
+from __future__ import annotations
+
+from graphrt.errors import InputError
+from graphrt.errors._error_code import ErrorCode
+
+UNAUTHENTICATED = ErrorCode(
+    "unauthenticated",
+    InputError,
+    "The request has no valid credentials.",
+    fix="Send the credentials that the server asks for: to `graphrt serve`, `Authorization: Bearer TOKEN`.",
+)
+FORBIDDEN = ErrorCode(
+    "forbidden",
+    InputError,
+    "The caller lacks the right to {right}.",
+    fix="Call as a user who has it; the function authorize= of the server decides.",
+)
+FOREIGN_REQUEST = FORBIDDEN.variant(
+    "The request has {problem}.",
+    fix="Call a server on loopback from this machine, and from a page of its own; --cors adds an origin, --authorize "
+    "replaces the guard.",
+)
+UNKNOWN_PATH = ErrorCode(
+    "unknown-path",
+    InputError,
+    "There is no {path}.",
+    fix="Look into /openapi.json, which lists all paths and methods.",
+)
+METHOD_NOT_ALLOWED = UNKNOWN_PATH.variant(
+    "{path} does not take {method}.",
+    fix="Use a method that /openapi.json lists for this path.",
+)
+BAD_REQUEST_PART = ErrorCode(
+    "bad-request-part",
+    InputError,
+    "The {part} of the request cannot be used: {problem}.",
+    fix="Send what /openapi.json describes.",
+)
+REQUEST_TOO_LARGE = ErrorCode(
+    "request-too-large",
+    InputError,
+    "The {part} of the request exceeds {most} bytes.",
+    fix="Send less, or give the server other Bounds.",
+)
+BODY_TOO_SLOW = REQUEST_TOO_LARGE.variant(
+    "The body of the request did not arrive within {most:g} seconds.",
+    fix="Send it faster, or in smaller requests.",
+)
+TOO_MANY_REQUESTS = ErrorCode(
+    "too-many-requests",
+    InputError,
+    "The caller has {number:count open stream}, and no more can be opened now.",
+    fix="Close streams that nobody reads, or try again later.",
+)
+TOO_MANY_RUNS = TOO_MANY_REQUESTS.variant(
+    "{number:count thread} of the caller are running, and no further run begins now.",
+    fix="Wait until some have ended: more workers drive more threads at once.",
+)
+KEY_REUSED = ErrorCode(
+    "key-reused",
+    InputError,
+    "The idempotency key came with another request before.",
+    fix="Make a new key for each request, and repeat a request with its own.",
+)
+KEY_IN_PROGRESS = ErrorCode(
+    "key-in-progress",
+    InputError,
+    "The first request with this idempotency key has not been answered yet.",
+    fix="Repeat the request after some seconds.",
+)
+KEY_OUTCOME_UNKNOWN = ErrorCode(
+    "key-outcome-unknown",
+    InputError,
+    "The process that got the first request with this idempotency key ended before it answered.",
+    fix="Look at the thread whether the request had its effect; if not, send it with a new key.",
+)

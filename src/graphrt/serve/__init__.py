@@ -1,0 +1,54 @@
+"""Threads over HTTP: `app`, an ASGI application (extra `graphrt[serve]`).
+
+    app = graphrt.serve.app(runtime, authorize=who)        # starts, shows, answers, edits; drives nothing
+
+`graphrt serve module:graph --store URL` runs the application, with a worker beside it. Names are imported when they are
+first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from graphrt.errors._codes.arguments import MISSING_PACKAGE
+
+if TYPE_CHECKING:
+    from graphrt.serve._access import ALL_RIGHTS, Authorize, Caller, LoopbackAccess, Right, anyone
+    from graphrt.serve._asgi import Application, app
+    from graphrt.serve._bounds import Bounds
+    from graphrt.serve._server import serve
+
+__all__ = [
+    "ALL_RIGHTS",
+    "Application",
+    "Authorize",
+    "Bounds",
+    "Caller",
+    "LoopbackAccess",
+    "Right",
+    "anyone",
+    "app",
+    "serve",
+]
+
+_MODULES = {
+    **dict.fromkeys(("ALL_RIGHTS", "Authorize", "Caller", "LoopbackAccess", "Right", "anyone"), "_access"),
+    **dict.fromkeys(("Application", "app"), "_asgi"),
+    "Bounds": "_bounds",
+    "serve": "_server",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the name from its module at first access (PEP 562)."""
+    from importlib import import_module
+
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if missing.partition(".")[0] not in ("starlette", "httpx", "uvicorn"):
+            raise
+        raise MISSING_PACKAGE(user="graphrt.serve", package=missing, extra="serve", value=missing) from error

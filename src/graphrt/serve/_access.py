@@ -1,0 +1,117 @@
+"""Who may do what: `Caller`, which `authorize=` returns for a request, and the guard of a server on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from hmac import compare_digest
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final, get_args
+from urllib.parse import urlsplit
+
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.serving import FOREIGN_REQUEST
+from graphrt.stores.ids import check_tenant
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+Right: TypeAlias = Literal["read", "run", "answer", "operate"]
+"""What a caller may do: look at threads; start, continue and cancel runs; answer questions; edit, fork and delete."""
+ALL_RIGHTS: Final[frozenset[Right]] = frozenset(get_args(Right))
+
+_FORWARDING: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
+"""Headers that proxies add. A server for one person of this machine has no proxy in front."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who sent a request, and what they may do.
+
+    Raises:
+        InputError: A right is unknown, or *tenant* cannot be the name of a tenant (`bad-tenant`).
+    """
+
+    user: str = ""
+    """Name of the user, which the journals of the threads keep; empty for none."""
+    tenant: str | None = None
+    """The tenant whose threads the caller sees; None for all threads of the store."""
+    rights: frozenset[Right] = field(default=ALL_RIGHTS)
+    """What the caller may do; everything by default. Any collection of rights is accepted."""
+
+    def __post_init__(self) -> None:
+        rights = frozenset(self.rights)
+        if not rights <= ALL_RIGHTS:
+            raise INVALID_ARGUMENT(
+                argument="rights=", value=sorted(rights), wanted=f"some of {', '.join(sorted(ALL_RIGHTS))}"
+            )
+        if self.tenant is not None:
+            check_tenant(self.tenant)
+        object.__setattr__(self, "rights", rights)
+
+
+Authorize: TypeAlias = "Callable[[Request], Caller | Awaitable[Caller | None] | None]"
+"""A function of a request, sync or async, that returns who sent it; None for a request without valid credentials."""
+
+
+def anyone(_request: Request) -> Caller:
+    """Let every request do everything: for tests, and for servers behind something else that authorizes."""
+    return Caller()
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether *host*, a name or an address, is this machine alone."""
+    name = host.strip("[]").lower()
+    if name == "localhost":
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+@final
+class LoopbackAccess:
+    """Authorizes requests to a server on loopback: those with its token, from no foreign page and through no proxy.
+
+    A page of another origin can reach loopback from the browser of the user. It knows no token; besides, its `Origin`
+    is refused, and so is a `Host` that is not loopback, which a page has whose name was rebound to 127.0.0.1.
+
+    Args:
+        token: What requests send as `Authorization: Bearer TOKEN`.
+        cors: Origins of pages that may call the server too.
+    """
+
+    def __init__(self, token: str, *, cors: Iterable[str] = ()) -> None:
+        self._token: Final = token.encode()
+        self._origins: Final = frozenset(cors)
+
+    def __call__(self, request: Request) -> Caller | None:
+        """Return the caller; None without the token.
+
+        Raises:
+            InputError: The request is foreign (`forbidden`).
+        """
+        headers = request.headers
+        proxied = [name for name in _FORWARDING if name in headers]
+        if proxied:
+            raise FOREIGN_REQUEST(problem=f"the header {proxied[0]}, which proxies add")
+        host = headers.get("host", "")
+        if not is_loopback(_hostname(host)):
+            raise FOREIGN_REQUEST(problem="a Host that is not loopback")
+        origin = headers.get("origin")
+        if origin is not None and origin not in self._origins and origin != f"{request.url.scheme}://{host}":
+            raise FOREIGN_REQUEST(problem="the Origin of another page")
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not compare_digest(given.strip().encode(), self._token):
+            return None
+        return Caller(user="local")
+
+
+def _hostname(host: str) -> str:
+    """Return the name in a `Host` header; empty if it has none."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:  # brackets that enclose no address
+        return ""

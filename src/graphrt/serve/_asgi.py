@@ -1,0 +1,492 @@
+"""`app`: the server as an ASGI application. Starlette is imported here alone.
+
+A request passes the bounds and `authorize`, then its verb runs on a worker thread of the application:
+
+    headers ──> authorize ──> right ──> query, body ──> thread of the graph ──> key ──> handler ──> document
+
+Nothing depends on the lifespan of the application, which a program that mounts it need not run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
+from hashlib import sha256
+from inspect import isawaitable
+from typing import Any, Final, TypeVar, cast, final
+
+from pydantic import ValidationError
+from pydantic_core import from_json
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from graphrt.errors import GraphrtError, RunFailedError, WaitTimeoutError
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.serving import (
+    BAD_REQUEST_PART,
+    BODY_TOO_SLOW,
+    FORBIDDEN,
+    METHOD_NOT_ALLOWED,
+    REQUEST_TOO_LARGE,
+    UNAUTHENTICATED,
+    UNKNOWN_PATH,
+)
+from graphrt.errors._codes.threads import THREAD_WITHOUT_STORE
+from graphrt.errors._page import sections
+from graphrt.runtime import Runtime
+from graphrt.serve._access import Authorize, Caller, Right
+from graphrt.serve._bodies import Following, Part
+from graphrt.serve._bounds import Bounds, OpenStreams, RunningThreads
+from graphrt.serve._events import OVER, EventStream
+from graphrt.serve._keys import Keys
+from graphrt.serve._openapi import document
+from graphrt.serve._problems import MEDIA_TYPE, problem, retry_after_s, status_of
+from graphrt.serve._verbs import VERBS, Call, Reply, Verb, present, state_document
+from graphrt.stores import TenantStore, ThreadFilter
+
+T = TypeVar("T")
+
+log: Final = logging.getLogger("graphrt.serve")
+
+_WORKER_THREADS: Final = 16
+"""Worker threads for calls of the store. Commits that wait for the disk together share a sync."""
+_TENANTS: Final = 1_000
+"""Tenants whose runtimes are kept."""
+_CHECKED_S: Final = 2.0
+"""Seconds after which a stream begins, if it has shown nothing and refused nothing: a thread may sleep for days."""
+_ALLOWED_HEADERS: Final = ("authorization", "content-type", "idempotency-key", "last-event-id")
+_METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
+
+def app(
+    runtimes: Runtime[Any, Any] | Iterable[Runtime[Any, Any]],
+    *,
+    authorize: Authorize,
+    cors: Sequence[str] = (),
+    mounts: Mapping[str, ASGIApp] | None = None,
+    bounds: Bounds | None = None,
+    ready: Sequence[Callable[[], bool]] = (),
+) -> Application:
+    """Return an ASGI application that serves the threads of *runtimes* over HTTP. It mounts anywhere.
+
+    It drives nothing: a `Worker` does, in this process or in another one.
+
+    Args:
+        runtimes: A runtime, or several with graphs of different names. Each needs a store.
+        authorize: A function of the request, sync or async, that returns the `Caller`, or None for a request without
+            valid credentials. `authorize=anyone` lets every request do everything.
+        cors: Origins of pages that may call the application from a browser. By default there are none.
+        mounts: More ASGI applications by path, such as `{"/page": StaticFiles(...)}`: they get the requests of callers
+            with the right to read, with the `Caller` as `request.state.caller`.
+        bounds: How much the application and each caller may take.
+        ready: More conditions of readiness, such as `lambda: worker.health().ok`.
+
+    Raises:
+        InputError: A runtime has no store, two have graphs of one name, or another argument is wrong.
+    """
+    return Application(
+        checked_runtimes(runtimes),
+        authorize=authorize,
+        cors=tuple(cors),
+        mounts=dict(mounts or {}),
+        bounds=bounds or Bounds(),
+        ready=tuple(ready),
+    )
+
+
+def checked_runtimes(runtimes: Any) -> dict[str, Runtime[Any, Any]]:
+    """Return the runtimes by the names of their graphs."""
+    given: list[Any] = [runtimes] if hasattr(runtimes, "graph") else list(runtimes)
+    found: dict[str, Runtime[Any, Any]] = {}
+    for one in given:
+        if not isinstance(one, Runtime):
+            raise INVALID_ARGUMENT(argument="runtimes", value=one, wanted="a Runtime, or several")
+        runtime = cast("Runtime[Any, Any]", one)
+        name = runtime.graph.name
+        if runtime.store is None:
+            raise THREAD_WITHOUT_STORE(what="a server needs one")
+        if name in found:
+            raise INVALID_ARGUMENT(argument="runtimes", value=name, wanted="runtimes whose graphs have different names")
+        found[name] = runtime
+    if not found:
+        raise INVALID_ARGUMENT(argument="runtimes", value=(), wanted="a Runtime, or several")
+    return found
+
+
+@final
+class Application:
+    """The ASGI application that `app` returns."""
+
+    def __init__(
+        self,
+        runtimes: dict[str, Runtime[Any, Any]],
+        *,
+        authorize: Authorize,
+        cors: tuple[str, ...],
+        mounts: dict[str, ASGIApp],
+        bounds: Bounds,
+        ready: tuple[Callable[[], bool], ...],
+    ) -> None:
+        given: Any = authorize
+        if not callable(given):
+            raise INVALID_ARGUMENT(argument="authorize=", value=given, wanted="a function of the request")
+        self._runtimes: Final = runtimes
+        self._authorize: Final = authorize
+        self._bounds: Final = bounds
+        self._ready: Final = ready
+        self._pool: Final = ThreadPoolExecutor(_WORKER_THREADS, thread_name_prefix="graphrt-serve")
+        self._keys: Final = {name: Keys(one) for name, one in runtimes.items()}
+        self._tenants: Final[OrderedDict[tuple[str, str], tuple[Runtime[Any, Any], Keys]]] = OrderedDict()
+        self._running: Final = RunningThreads(bounds)
+        self._open: Final = OpenStreams(bounds)
+        self._streams: Final[set[EventStream]] = set()
+        self._draining = False
+        middleware = [
+            Middleware(CORSMiddleware, allow_origins=cors, allow_methods=_METHODS, allow_headers=_ALLOWED_HEADERS)
+        ]
+        self._routes: Final[ASGIApp] = Starlette(
+            routes=self._table(mounts),
+            middleware=middleware if cors else [],
+            exception_handlers={HTTPException: self._unrouted, Exception: self._failed, GraphrtError: self._failed},
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] == "http":
+            size = sum(len(name) + len(value) for name, value in scope["headers"])
+            if size > self._bounds.header_bytes:
+                error = REQUEST_TOO_LARGE(part="header", most=self._bounds.header_bytes)
+                await _problem(error, scope.get("root_path", ""), 431)(scope, receive, send)
+                return
+        await self._routes(scope, receive, send)
+
+    @property
+    def draining(self) -> bool:
+        """Whether the server is about to stop: `/ready` says no, and no event stream begins."""
+        return self._draining
+
+    def drain(self) -> None:
+        """End the open event streams, and begin no more; clients connect again, to another replica. From any thread."""
+        self._draining = True
+        for one in tuple(self._streams):
+            one.stop()
+
+    def openapi(self, root: str = "") -> dict[str, Any]:
+        """Return the OpenAPI document, for an application that is mounted at *root*."""
+        return document([one.graph for one in self._runtimes.values()], root)
+
+    # -- routes ----------------------------------------------------------------------------------------------------
+
+    def _table(self, mounts: dict[str, ASGIApp]) -> list[Any]:
+        """Return the routes: those of the verbs, the few besides, and what is mounted."""
+        paths: dict[str, dict[str, Verb]] = {}
+        for verb in VERBS:
+            paths.setdefault(f"/graphs/{{graph}}{verb.path}", {})[verb.method] = verb
+        return [
+            Route("/health", self._health),
+            Route("/ready", self._is_ready),
+            Route("/problems/{code}", self._explain),
+            Route("/openapi.json", self._describe),
+            Route("/graphs", self._graphs),
+            *[
+                Route(path, partial(self._serve, verbs), methods=[*verbs])
+                for path, verbs in paths.items()
+            ],
+            *[Mount(path, _Guarded(self, inner)) for path, inner in mounts.items()],
+        ]  # fmt: skip
+
+    async def _health(self, _request: Request) -> Response:
+        return _json({"status": "ok"})
+
+    async def _is_ready(self, _request: Request) -> Response:
+        def look() -> bool:
+            for one in self._runtimes.values():
+                if one.store is not None:
+                    one.store.query(ThreadFilter(), limit=1)
+            return all(check() for check in self._ready)
+
+        ok = False
+        if not self._draining:
+            try:
+                ok = await self._aside(look)
+            except Exception as error:  # noqa: BLE001 - whatever is wrong, this replica cannot work now
+                log.warning("Not ready: %s", type(error).__name__)
+        return _json({"status": "ready" if ok else "not ready"}, 200 if ok else 503)
+
+    async def _explain(self, request: Request) -> Response:
+        found = sections().get(request.path_params["code"])
+        if found is None:
+            raise UNKNOWN_PATH(path=f"code {request.path_params['code']!r}")
+        return Response(f"# {request.path_params['code']}\n\n{found}\n", media_type="text/markdown")
+
+    async def _describe(self, request: Request) -> Response:
+        await self.admit(request, "read")
+        return _json(self.openapi(request.scope.get("root_path", "")))
+
+    async def _graphs(self, request: Request) -> Response:
+        await self.admit(request, "read")
+        found = [{"graph": name, "version": one.graph.version} for name, one in self._runtimes.items()]
+        return _json({"graphs": found})
+
+    async def _unrouted(self, request: Request, error: Exception) -> Response:
+        """Answer a request for which there is no route."""
+        status = cast("HTTPException", error).status_code
+        path = repr(request.url.path)
+        told = METHOD_NOT_ALLOWED(path=path, method=request.method) if status == 405 else UNKNOWN_PATH(path=path)
+        return _problem(told, request.scope.get("root_path", ""), status)
+
+    async def _failed(self, request: Request, error: Exception) -> Response:
+        """Answer a request that raised."""
+        if isinstance(error, GraphrtError) and status_of(error) >= 500:  # the server logs all others
+            log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        return _problem(error, request.scope.get("root_path", ""))
+
+    # -- a request -------------------------------------------------------------------------------------------------
+
+    async def admit(self, request: Request, right: Right) -> Caller:
+        """Return who sent the request.
+
+        Raises:
+            InputError: It has no valid credentials (`unauthenticated`), or the caller lacks *right* (`forbidden`).
+        """
+        found: Any = self._authorize(request)
+        caller: Any = await found if isawaitable(found) else found
+        if caller is None:
+            raise UNAUTHENTICATED()
+        if not isinstance(caller, Caller):
+            raise INVALID_ARGUMENT(argument="What authorize= returned", value=caller, wanted="a Caller, or None")
+        if right not in caller.rights:
+            raise FORBIDDEN(right=right)
+        return caller
+
+    async def _serve(self, verbs: Mapping[str, Verb], request: Request) -> ASGIApp:
+        """Answer a request to a verb of a graph."""
+        verb = verbs["GET" if request.method == "HEAD" else request.method]
+        try:
+            caller = await self.admit(request, verb.right)
+            name = request.path_params["graph"]
+            if name not in self._runtimes:
+                raise UNKNOWN_PATH(path=f"graph {name!r}")
+            query = _checked(verb.query, "query", _query_of(request, verb.query))
+            raw = b"" if verb.body is None else await self._body(request)
+            body = None if verb.body is None else _checked(verb.body, "body", _parsed(raw))
+            runtime, keys = self._of(name, caller)
+            call = Call(
+                runtime=runtime,
+                caller=caller,
+                thread=request.path_params.get("thread", ""),
+                name=request.path_params.get("name", ""),
+                query=query,
+                body=body,
+                key=request.headers.get("idempotency-key") if verb.keyed else None,
+            )
+            if verb.handle is None:
+                return await self._events(call, request)
+            digest = sha256(b"\0".join((verb.name.encode(), request.url.path.encode(), raw))).hexdigest()
+            reply = await self._aside(lambda: self._handled(call, verb, keys, digest))
+            if verb.waits and query.wait_s > 0:
+                reply = await self._ended(call, query.wait_s, reply)
+            elif verb.name == "result" and reply.data["status"] != "running":
+                reply = Reply(await self._aside(lambda: state_document(runtime, call.thread)))
+            where = f"{request.scope.get('root_path', '')}/graphs/{name}{reply.location}" if reply.location else ""
+            return _json(reply.data, reply.status, {"location": where} if where and reply.status > 200 else {})
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody reads it
+
+    def _of(self, name: str, caller: Caller) -> tuple[Runtime[Any, Any], Keys]:
+        """Return the runtime of a graph as the caller uses it, and the keys of its store."""
+        runtime, keys = self._runtimes[name], self._keys[name]
+        if caller.tenant is not None:
+            known = self._tenants.get((name, caller.tenant))
+            if known is None:
+                store: Any = runtime.store
+                own = runtime.with_store(TenantStore(store, caller.tenant))
+                known = own, Keys(own)
+                self._tenants[name, caller.tenant] = known
+                if len(self._tenants) > _TENANTS:
+                    self._tenants.popitem(last=False)
+            self._tenants.move_to_end((name, caller.tenant))
+            runtime, keys = known
+        return (runtime.as_user(caller.user) if caller.user else runtime), keys
+
+    def _handled(self, call: Call, verb: Verb, keys: Keys, digest: str) -> Reply:
+        """Call the handler, once for each idempotency key. Runs on a worker thread."""
+        assert verb.handle is not None  # noqa: S101 - event streams do not come here
+        if call.thread and not verb.makes_thread:
+            call.head()
+        if call.key is None or verb.keyed != "record":
+            if verb.begins:
+                self._running.enter(call.runtime, call.caller)
+            return verb.handle(call)
+        record = cast("str", call.derived(verb.name))
+        if not keys.begin(record, digest):
+            return present(call)
+        try:
+            if verb.begins:
+                self._running.enter(call.runtime, call.caller)
+            reply = verb.handle(call)
+        except GraphrtError as error:
+            if status_of(error) < 500:  # nothing was changed
+                keys.forget(record)
+            raise
+        keys.end(record)
+        return reply
+
+    async def _ended(self, call: Call, wait_s: float, reply: Reply) -> Reply:
+        """Wait for the end of the run, and return the thread; *reply* if the run goes on."""
+        thread = reply.data["thread"]
+        try:
+            await call.runtime.await_(thread, timeout_s=min(wait_s, self._bounds.wait_s))
+        except WaitTimeoutError:
+            return reply
+        except RunFailedError:  # the document says so
+            pass
+        return Reply(await self._aside(lambda: state_document(call.runtime, thread)))
+
+    async def _events(self, call: Call, request: Request) -> ASGIApp:
+        """Return the event stream of a thread.
+
+        Raises:
+            InputError: There is no such thread or position, or the caller has too many streams.
+        """
+        asked: Following = call.query
+        last = request.headers.get("last-event-id")
+        if last is not None and not (last.isascii() and last.isdecimal() and len(last) < 16):
+            raise BAD_REQUEST_PART(part="header Last-Event-ID", problem="it is not the id of an event, a number")
+        await self._aside(call.head)
+        if self._draining:
+            return Response(status_code=503, headers={"retry-after": "1"})
+        store = call.store
+        live = "live" in store.offers if asked.live is None else asked.live
+        self._open.enter(call.caller)
+        items = call.runtime.afollow(call.thread, after=asked.after if last is None else int(last), live=live)
+        first: asyncio.Future[Any] = asyncio.ensure_future(cast("Any", anext(items, OVER)))
+
+        async def end() -> Any:
+            head = await self._aside(call.head)
+            return {"thread": call.thread, "status": head.status, "seq": head.seq}
+
+        def closed(stream: EventStream) -> None:
+            self._streams.discard(stream)
+            self._open.leave(call.caller)
+
+        stream = EventStream(items, first, end=end, bounds=self._bounds, closed=closed)
+        try:
+            await asyncio.wait([first], timeout=_CHECKED_S)
+            # A browser connects again to a stream that ended; 204 tells it that nothing more comes.
+            if first.done() and first.result() is OVER and last is not None:
+                await stream.close()
+                return Response(status_code=204)
+        except BaseException:
+            await stream.close()
+            raise
+        self._streams.add(stream)
+        return cast("ASGIApp", stream)
+
+    async def _body(self, request: Request) -> bytes:
+        """Return the body.
+
+        Raises:
+            InputError: It is too long or too slow (`request-too-large`), or not JSON (`bad-request-part`).
+        """
+        most = self._bounds.body_bytes
+        told = request.headers.get("content-length", "0")
+        if not told.isdecimal() or int(told) > most:
+            raise REQUEST_TOO_LARGE(part="body", most=most)
+
+        async def read() -> bytes:
+            found = bytearray()
+            async for piece in request.stream():
+                found += piece
+                if len(found) > most:
+                    raise REQUEST_TOO_LARGE(part="body", most=most)
+            return bytes(found)
+
+        try:
+            body = await asyncio.wait_for(read(), self._bounds.body_s)
+        except TimeoutError:
+            raise BODY_TOO_SLOW(most=self._bounds.body_s) from None
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if body and kind != "application/json":  # a form of another page cannot send this type
+            raise BAD_REQUEST_PART(part="header Content-Type", problem="it is not application/json")
+        return body
+
+    async def _aside(self, call: Callable[[], T]) -> T:
+        """Return the result of *call*, made on a worker thread of the application."""
+        context = copy_context()
+        return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: context.run(call))
+
+
+@final
+class _Guarded:
+    """A mounted application that gets the requests of callers who may read."""
+
+    def __init__(self, server: Application, inner: ASGIApp) -> None:
+        self._server = server
+        self._inner = inner
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            request = Request(scope)
+            request.state.caller = await self._server.admit(request, "read")
+        await self._inner(scope, receive, send)
+
+
+def _query_of(request: Request, model: type[Part]) -> dict[str, Any]:
+    """Return the query parameters: those that may be repeated as lists, the others by their last value."""
+    given = request.query_params
+    several = {name for name, field in model.model_fields.items() if field.annotation == list[str]}
+    return {name: given.getlist(name) if name in several else given[name] for name in given}
+
+
+def _parsed(raw: bytes) -> Any:
+    """Return the JSON value of a body; an empty object without one."""
+    try:
+        return from_json(raw, allow_inf_nan=False) if raw else {}
+    except ValueError as error:
+        raise BAD_REQUEST_PART(part="body", problem=f"it is not JSON ({error})") from None
+
+
+def _checked(model: type[Part], part: str, given: Any) -> Any:
+    """Return *given* as the model.
+
+    Raises:
+        InputError: It does not fit (`bad-request-part`).
+    """
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise BAD_REQUEST_PART(part=part, problem=f"{place}: {first['msg']}" if place else first["msg"]) from None
+
+
+def _json(data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a JSON response. It is ASCII, which also carries texts that UTF-8 cannot."""
+    body = json.dumps(data, separators=(",", ":"), allow_nan=False).encode()
+    return Response(body, status, {"cache-control": "no-store", **(headers or {})}, "application/json")
+
+
+def _problem(error: BaseException, root: str, status: int | None = None) -> Response:
+    """Return the response for *error*."""
+    data = problem(error, root)
+    if status is not None:
+        data["status"] = status
+    headers = {"cache-control": "no-store"}
+    if data["status"] == 401:
+        headers["www-authenticate"] = "Bearer"
+    if (after := retry_after_s(error)) is not None:
+        headers["retry-after"] = str(after)
+    return Response(json.dumps(data).encode(), data["status"], headers, MEDIA_TYPE)

@@ -1,0 +1,157 @@
+"""What requests carry: their JSON bodies and their query parameters, as models that check them and describe them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from graphrt.runtime import IfExists, InterruptKind
+from graphrt.stores import Status
+
+
+class Part(BaseModel):
+    """A body or a query: nothing that it does not name is accepted."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class NewThread(Part):
+    """Start a run on a new thread."""
+
+    input: Any = Field(default_factory=dict)
+    thread: str | None = Field(None, description="Id of the thread; one is made if it is left out.")
+    if_exists: IfExists = Field("update", description="What becomes of the input if the thread exists.")
+    title: str | None = None
+    tags: list[str] = []
+    priority: int = 0
+
+
+class NewRun(Part):
+    """Give a thread an input: the next run begins with it."""
+
+    input: Any = Field(default_factory=dict)
+    if_exists: IfExists = "update"
+    while_running: Literal["refuse", "queue", "abandon"] = Field(
+        "refuse", description="What becomes of the input while a run of the thread goes on."
+    )
+    title: str | None = None
+    tags: list[str] = []
+    priority: int = 0
+
+
+class Answers(Part):
+    """Answer the open questions of a thread: all by id, or the only one."""
+
+    answers: dict[str, Any] = Field({}, description="Answers by the ids of the questions.")
+    answer: Any = Field(None, description="The answer to the only open question.")
+
+
+class Labels(Part):
+    """Change what a thread is found by. What is left out stays."""
+
+    title: str | None = None
+    add_tags: list[str] = []
+    remove_tags: list[str] = []
+    priority: int = 0
+
+
+class Edit(Part):
+    """Fold values into the state."""
+
+    values: Any = None
+    as_node: str | None = Field(None, description="Go on as if this node had returned the values.")
+    goto: str | list[str] | None = Field(
+        None, description='Where *as_node* leads instead of its edges; "__end__" ends.'
+    )
+
+
+class NewFork(Part):
+    """Create a thread from the state of another one."""
+
+    at: int | None = Field(None, description="Number of the entry; the present state if it is left out.")
+    to: str | None = Field(None, description="Id of the new thread; one is made if it is left out.")
+    keep_effects: bool = False
+
+
+class NewSignal(Part):
+    """Send a signal to a thread."""
+
+    name: str
+    value: Any = None
+    id: str | None = Field(None, description="A second signal with the same id is not kept.")
+
+
+class NewSchedule(Part):
+    """Start a thread at each time that a cron expression names."""
+
+    cron: str
+    input: Any = Field(default_factory=dict)
+    timezone: str = "UTC"
+    missed: Literal["once", "all", "skip"] = "once"
+    title: str | None = None
+    tags: list[str] = []
+    replace: bool = False
+
+
+class Nothing(Part):
+    """A query without parameters, or no body."""
+
+
+class Waiting(Part):
+    """How long to wait for the end of the run."""
+
+    wait_s: float = Field(0.0, ge=0, description="Seconds to wait for the end of the run; the server bounds them.")
+
+
+class At(Part):
+    """Which state."""
+
+    at: int | None = Field(None, ge=1, description="As it was after this entry.")
+
+
+class Past(Part):
+    """A page of past states."""
+
+    limit: int = Field(20, ge=1, le=200)
+    before: int | None = Field(None, ge=1, description="Only states of entries before this one.")
+
+
+class After(Part):
+    """A page of entries or steps."""
+
+    after: int = Field(0, ge=0, description="Only what comes after the entry with this number.")
+    limit: int = Field(100, ge=1, le=1_000)
+
+
+class Following(Part):
+    """Where a stream begins; the header `Last-Event-ID` takes precedence."""
+
+    after: int = Field(0, ge=0, description="Only entries after the one with this number.")
+    live: bool | None = Field(
+        None, description="Whether tokens and progress come between entries; yes if the store can."
+    )
+
+
+class Listed(Part):
+    """Which threads."""
+
+    status: Status | None = None
+    prefix: str | None = None
+    tag: list[str] = Field([], description="Only threads that have all these tags.")
+    title: str | None = Field(None, description="Only threads whose title contains this text.")
+    updated_after: float | None = None
+    updated_before: float | None = None
+    after: str | None = Field(None, description="The last thread of the page before.")
+    newest_first: bool = False
+    limit: int = Field(100, ge=1, le=1_000)
+
+
+class Asked(Part):
+    """Which questions."""
+
+    kind: InterruptKind | None = None
+    tag: list[str] = []
+    node: str | None = None
+    after: str | None = Field(None, description="The `token` of the last question of the page before.")
+    limit: int = Field(100, ge=1, le=1_000)

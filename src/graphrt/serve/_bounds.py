@@ -1,0 +1,111 @@
+"""`Bounds`: how much one server, and each of its callers, may take."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, fields
+from threading import Lock
+from time import monotonic
+from typing import Any, Final, final
+
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.serving import TOO_MANY_REQUESTS, TOO_MANY_RUNS
+from graphrt.runtime import Runtime
+from graphrt.serve._access import Caller
+
+_COUNTED_S: Final = 1.0
+"""Seconds for which a count of running threads is used: counting costs a query of the store."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Bounds of a server. Whatever exceeds one is refused before it costs anything.
+
+    Raises:
+        InputError: A bound is not a number above 0.
+    """
+
+    body_bytes: int = 1_048_576
+    """Longest body of a request."""
+    header_bytes: int = 16_384
+    """Longest headers of a request, together."""
+    body_s: float = 30.0
+    """Seconds in which the body of a request has to arrive."""
+    streams: int = 2_000
+    """Event streams that are open at once."""
+    streams_per_caller: int = 32
+    """Event streams that one user of a tenant may have open at once."""
+    running_per_caller: int = 1_000
+    """Running threads of one tenant, or of the whole store for callers without a tenant, above which no run begins."""
+    wait_s: float = 60.0
+    """Longest time that a request may wait for the end of a run."""
+    keep_alive_s: float = 15.0
+    """Seconds without an event after which a stream sends a comment, so that proxies keep the connection."""
+    stalled_s: float = 30.0
+    """Seconds after which the stream of a reader that reads nothing is closed. The reader goes on from its position."""
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value: Any = getattr(self, one.name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+                raise INVALID_ARGUMENT(argument=f"{one.name}=", value=value, wanted="a number above 0")
+
+
+@final
+class OpenStreams:
+    """How many streams are open, for each caller. Used on the event loop alone."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds: Final = bounds
+        self._open: Final[Counter[tuple[str | None, str]]] = Counter()
+
+    def enter(self, caller: Caller) -> None:
+        """Count one more stream.
+
+        Raises:
+            InputError: There are too many (`too-many-requests`).
+        """
+        key = (caller.tenant, caller.user)
+        if self._open.total() >= self._bounds.streams or self._open[key] >= self._bounds.streams_per_caller:
+            raise TOO_MANY_REQUESTS(number=self._open[key])
+        self._open[key] += 1
+
+    def leave(self, caller: Caller) -> None:
+        """Count one less."""
+        key = (caller.tenant, caller.user)
+        self._open[key] -= 1
+        if not self._open[key]:
+            del self._open[key]
+
+    def __len__(self) -> int:
+        return self._open.total()
+
+
+@final
+class RunningThreads:
+    """How many threads of a tenant are running, counted in the store once a second, and in between by what begins."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._most: Final = bounds.running_per_caller
+        self._counts: Final[dict[tuple[int, str | None], tuple[float, int]]] = {}
+        """Store and tenant to the monotonic time of the count, and the count."""
+        self._lock: Final = Lock()
+
+    def enter(self, runtime: Runtime[Any, Any], caller: Caller) -> None:
+        """Count a run that is to begin.
+
+        Raises:
+            InputError: Too many threads are running (`too-many-requests`).
+        """
+        key = (id(runtime.store), caller.tenant)
+        with self._lock:
+            counted_at, number = self._counts.get(key, (0.0, 0))
+        if monotonic() - counted_at > _COUNTED_S:
+            number, counted_at = len(runtime.threads(status="running", limit=self._most)), monotonic()
+        if number >= self._most:
+            raise TOO_MANY_RUNS(number=number)
+        with self._lock:
+            if len(self._counts) > self._most:  # of tenants that are gone
+                self._counts.clear()
+            self._counts[key] = counted_at, number + 1

@@ -1,0 +1,149 @@
+"""The event stream of a thread (server-sent events): its entries, and what a run shows between them.
+
+An entry's number is the `id` of its event. A client that connects again sends the last one as `Last-Event-ID`, and gets
+every entry once. Live items have no id, so they do not move the position.
+
+One task pumps what `Runtime.afollow` yields into the connection. It holds a page of the journal at most, and waits while
+the reader is slow. A second one sends comments while nothing comes, and ends the stream of a reader that does not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from typing import Any, Final, TypeAlias, final
+
+from graphrt.events import Entry
+from graphrt.runtime import LiveItem
+from graphrt.serve._bounds import Bounds
+from graphrt.serve._problems import problem
+from graphrt.wires import plain_data
+
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+
+ABORT: Final = "graphrt.abort"
+"""Extension of a request's scope, which `graphrt serve` has: closes the connection at once, without what its reader has
+not read. Other servers close it when that was read, or TCP gives up."""
+OVER: Final = object()
+"""What `anext` returns at the end of a stream."""
+HEADERS: Final = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # nginx passes events on as they come
+)
+
+
+def event(name: str, data: Any, id: int | None = None) -> bytes:
+    """Return a server-sent event. Its data is one line of ASCII, so that it needs no escaping."""
+    position = "" if id is None else f"id: {id}\n"
+    return f"{position}event: {name}\ndata: {json.dumps(data, separators=(',', ':'), allow_nan=False)}\n\n".encode()
+
+
+def shown(item: Entry | LiveItem) -> bytes:
+    """Return the event of an entry, or of a live item."""
+    if isinstance(item, LiveItem):
+        return event("live", plain_data.live_item(item))
+    return event("entry", plain_data.entry(item), item.seq)
+
+
+@final
+class EventStream:
+    """The response of an event stream: an ASGI application for one request.
+
+    Args:
+        items: What `Runtime.afollow` returned.
+        first: The first item, being read; it checks thread and position.
+        end: Returns the data of the last event, after the run has ended.
+        bounds: When comments are sent, and when a reader is given up.
+        closed: Called when the stream has ended in any way.
+    """
+
+    def __init__(
+        self,
+        items: AsyncIterator[Entry | LiveItem],
+        first: asyncio.Future[Any],
+        *,
+        end: Callable[[], Awaitable[Any]],
+        bounds: Bounds,
+        closed: Callable[[EventStream], None],
+    ) -> None:
+        self._items = items
+        self._first = first
+        self._end = end
+        self._bounds: Final = bounds
+        self._closed: Final = closed
+        self._loop: Final = asyncio.get_running_loop()
+        self._stopped: Final = asyncio.Event()
+        self._wrote_at = self._loop.time()
+        self._writing = False
+
+    def stop(self) -> None:
+        """End the stream without a last event, from any thread: the client connects again, to another replica."""
+        self._loop.call_soon_threadsafe(self._stopped.set)
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Send the stream until the run ends, the reader leaves or does not read, or the server stops."""
+        tasks = [
+            asyncio.ensure_future(one)
+            for one in (self._pump(send), self._watch(send), _until_gone(receive), self._stopped.wait())
+        ]
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if tasks[0] in done or tasks[3] in done:
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            elif tasks[1] in done and ABORT in scope.get("extensions", {}):
+                scope["extensions"][ABORT]()
+                await asyncio.sleep(0)  # the server hears of it
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.close()
+
+    async def close(self) -> None:
+        """Let go of what the stream follows."""
+        self._first.cancel()
+        await asyncio.gather(self._first, return_exceptions=True)
+        close = getattr(self._items, "aclose", None)
+        if close is not None:
+            await close()
+        self._closed(self)
+
+    async def _pump(self, send: Send) -> None:
+        """Send each item as it comes, and the last event."""
+        try:
+            item: Any = await self._first
+            while item is not OVER:
+                await self._write(send, shown(item))
+                item = await anext(self._items, OVER)
+            await self._write(send, event("end", await self._end()))
+        except Exception as error:  # noqa: BLE001 - of a store, for instance; the status is sent, so an event says it
+            await self._write(send, event("problem", problem(error)))
+
+    async def _watch(self, send: Send) -> None:
+        """Send comments while nothing comes; return if the reader does not read."""
+        bounds = self._bounds
+        while True:
+            await asyncio.sleep(min(bounds.keep_alive_s, bounds.stalled_s) / 2)
+            idle_s = self._loop.time() - self._wrote_at
+            if self._writing and idle_s > bounds.stalled_s:
+                return
+            if not self._writing and idle_s > bounds.keep_alive_s / 2:
+                await self._write(send, b": nothing new\n\n")
+
+    async def _write(self, send: Send, body: bytes) -> None:
+        self._wrote_at, self._writing = self._loop.time(), True
+        try:
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+        finally:
+            self._writing = False
+
+
+async def _until_gone(receive: Receive) -> None:
+    """Return when the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,137 @@
+"""`serve`: runs an application under uvicorn, until the process gets SIGTERM or SIGINT. Uvicorn is imported here alone.
+
+What uvicorn leaves open is bounded here: connections that send no request, or half of one, and readers that do not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Final, final
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from graphrt.serve._asgi import Application
+from graphrt.serve._events import ABORT
+
+_HEAD_S: Final = 10.0
+"""Seconds in which a request's line and headers have to arrive."""
+_WAITING: Final = 1_000
+"""Connections that may wait for a whole request at once. One more closes the one that has waited longest."""
+
+
+def serve(
+    application: Application,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    grace_s: float = 10.0,
+    started: Callable[[str], None] = lambda _url: None,
+) -> None:
+    """Serve until SIGTERM or SIGINT. Open streams are ended then, and other requests have *grace_s* seconds.
+
+    Args:
+        application: What `app` returned.
+        host: The address to listen at.
+        port: The port; 0 takes a free one.
+        grace_s: Seconds for open requests.
+        started: Called with the URL of the server, when it listens.
+    """
+    config = uvicorn.Config(
+        application,
+        host=host,
+        port=port,
+        http=_Protocol,
+        ws="none",
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=max(1, round(grace_s)),
+    )
+    # uvicorn raises the signal again at its end; the default action would end the process before its workers stop.
+    before = {number: signal.signal(number, _ignored) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        _Server(config, application, started).run()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ignored(_number: int, _frame: FrameType | None) -> None:
+    """Handle a signal that uvicorn has handled."""
+
+
+@final
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, application: Application, started: Callable[[str], None]) -> None:
+        super().__init__(config)
+        self._application = application
+        self._told = started
+
+    async def startup(self, sockets: Any = None) -> None:
+        """Listen, and tell the URL."""
+        await super().startup(sockets)
+        if self.started:
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            self._told(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End the event streams, and stop."""
+        self._application.drain()
+        super().handle_exit(sig, frame)
+
+
+@final
+class _Protocol(H11Protocol):
+    """A connection. While it waits for a whole request, it is in the table of those that wait, oldest first."""
+
+    waiting: Final[dict[_Protocol, asyncio.TimerHandle]] = {}
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        inner: Any = self.app
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            scope.setdefault("extensions", {})[ABORT] = transport.abort
+            await inner(scope, receive, send)
+
+        self.app: Any = app
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Handle data, and wait on if it is no whole request."""
+        super().data_received(data)
+        cycle: Any = self.cycle  # None before the first request
+        if cycle is None or cycle.response_complete:
+            self._wait()
+        else:
+            self._come()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._come()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        """Join those that wait for a request; the wait is not prolonged by a part of one."""
+        if self in self.waiting or self.transport.is_closing():
+            return
+        if len(self.waiting) >= _WAITING:
+            next(iter(self.waiting)).give_up()
+        self.waiting[self] = self.loop.call_later(_HEAD_S, self.give_up)
+
+    def _come(self) -> None:
+        timer = self.waiting.pop(self, None)
+        if timer is not None:
+            timer.cancel()
+
+    def give_up(self) -> None:
+        """Close a connection that sent no whole request."""
+        self._come()
+        self.transport.abort()

@@ -1,0 +1,424 @@
+"""The endpoints: a table of verbs, each a call of a verb of `Runtime` and the document that it answers with.
+
+A row says where a verb is, which right it needs, and what it takes and gives. Routes and the OpenAPI document are made of
+the table. Handlers are plain functions of a `Call`. They run on worker threads of the server, so they may wait for the
+store. None of them drives a thread: workers do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
+
+from graphrt.commands import END
+from graphrt.errors import GraphrtError, InputError
+from graphrt.errors._codes.schedules import UNKNOWN_SCHEDULE
+from graphrt.errors._codes.serving import BAD_REQUEST_PART
+from graphrt.errors._codes.threads import THREAD_EXISTS, UNKNOWN_THREAD
+from graphrt.runtime import Runtime
+from graphrt.serve import _bodies
+from graphrt.serve._access import Caller, Right
+from graphrt.serve._keys import derived_id
+from graphrt.stores import Head, Store
+from graphrt.wires import document_schemas as schemas
+from graphrt.wires import plain_data
+
+Document: TypeAlias = dict[str, Any]
+Keyed: TypeAlias = Literal["", "itself", "record"]
+"""How a write is kept from having its effect twice: it needs nothing, its key is part of it, or the key has a record."""
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """One request to one verb, checked."""
+
+    runtime: Runtime[Any, Any]
+    """As the caller uses it: in the store of their tenant, under their name."""
+    caller: Caller
+    thread: str = ""
+    """From the path; empty if it names no thread."""
+    name: str = ""
+    """Name of a schedule, from the path."""
+    query: Any = None
+    """A model of `_bodies`."""
+    body: Any = None
+    """A model of `_bodies`."""
+    key: str | None = None
+    """The idempotency key."""
+
+    @property
+    def graph(self) -> str:
+        """Name of the graph."""
+        return self.runtime.graph.name
+
+    @property
+    def store(self) -> Store:
+        """The store of the caller's tenant."""
+        store = self.runtime.store
+        assert store is not None  # noqa: S101 - the server has refused a runtime without one
+        return store
+
+    def head(self) -> Head:
+        """Return the head of the thread.
+
+        Raises:
+            InputError: There is no such thread of this graph (`unknown-thread`).
+        """
+        head = self.store.head(self.thread)
+        if head.graph != self.graph:  # a caller may have rights on one graph alone
+            raise UNKNOWN_THREAD(thread=self.thread)
+        return head
+
+    def derived(self, verb: str) -> str | None:
+        """Return an id for what the call makes, from its key; None without a key."""
+        if self.key is None:
+            return None
+        return derived_id(self.caller, f"{self.graph}/{self.thread}/{verb}", self.key)
+
+
+class Reply(NamedTuple):
+    """What a handler answers."""
+
+    data: Any
+    status: int = 200
+    location: str = ""
+    """Path of what was made, below the graph."""
+
+
+Handler: TypeAlias = Callable[[Call], Reply]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verb:
+    """One row of the table."""
+
+    name: str
+    """Unique; the `operationId` has it."""
+    method: str
+    path: str
+    """Below `/graphs/{graph}`."""
+    right: Right
+    summary: str
+    handle: Handler | None = None
+    """None for the event stream, which is no document."""
+    query: type[_bodies.Part] = _bodies.Nothing
+    body: type[_bodies.Part] | None = None
+    gives: dict[str, Any]
+    """JSON schema of the document."""
+    status: int = 200
+    keyed: Keyed = ""
+    begins: bool = False
+    """Whether a run may begin, so that the running threads are counted."""
+    makes_thread: bool = False
+    """Whether the thread of the path need not exist."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether the request may wait for the end of the run."""
+        return self.query is _bodies.Waiting
+
+
+# -- documents -----------------------------------------------------------------------------------------------------
+
+STARTED: Final = schemas.object_of({"thread": schemas.TEXT, "status": schemas.TEXT, "seq": schemas.WHOLE})
+STATE: Final = schemas.object_of(
+    schemas.SNAPSHOT,
+    state=schemas.ANY,
+    output=schemas.ANY,
+    stopped=schemas.list_of(schemas.TEXT),
+    title=schemas.TEXT_OR_NULL,
+    tags=schemas.list_of(schemas.TEXT),
+)
+GRAPH: Final = schemas.object_of(
+    {
+        "graph": schemas.TEXT,
+        "version": schemas.WHOLE,
+        "fingerprint": schemas.TEXT,
+        "nodes": schemas.list_of(schemas.TEXT),
+        "topology": {"type": "object"},
+    }
+)
+
+
+def state_document(runtime: Runtime[Any, Any], thread: str, at: int | None = None) -> Document:
+    """Return the thread as it is now, or was after the entry *at*."""
+    found = runtime.state(thread, at=at)
+    data: Document = {
+        **plain_data.snapshot(found),
+        "stopped": list(found.stopped),
+        "title": found.title,
+        "tags": sorted(found.tags),
+    }
+    graph = runtime.graph
+    if graph.output_type is not graph.state_type and found.status == "completed":
+        names = getattr(graph.output_type, "__annotations__", {})
+        shown: dict[str, Any] = data["state"]
+        data["output"] = {name: value for name, value in shown.items() if name in names}
+    return data
+
+
+def _started(call: Call, thread: str, status: int = 202) -> Reply:
+    call.thread = thread
+    head = call.store.head(thread)  # of a thread that another request makes now, the head has no graph yet
+    return Reply({"thread": thread, "status": head.status, "seq": head.seq}, status, f"/threads/{thread}")
+
+
+def present(call: Call) -> Reply:
+    """Answer a repeated write: with where its thread stands now."""
+    return _started(call, call.thread, 200)
+
+
+# -- handlers ------------------------------------------------------------------------------------------------------
+
+
+def describe(call: Call) -> Reply:
+    graph = call.runtime.graph
+    data = {"graph": graph.name, "version": graph.version, "fingerprint": graph.fingerprint}
+    return Reply({**data, "nodes": list(graph.nodes), "topology": graph.topology()})
+
+
+def start(call: Call) -> Reply:
+    body: _bodies.NewThread = call.body
+    thread, if_exists = body.thread, body.if_exists
+    if thread is None and call.key is not None:
+        thread, if_exists = call.derived("start"), "return"
+    if thread is not None:
+        _check_free(call, thread)
+    made = call.runtime.start(
+        body.input, thread=thread, if_exists=if_exists, title=body.title, tags=body.tags, priority=body.priority
+    )
+    return _started(call, made)
+
+
+def _check_free(call: Call, thread: str) -> None:
+    """Refuse the id of a thread that another graph has. One that does not exist is new."""
+    call.thread = thread
+    try:
+        head = call.store.head(thread)
+    except InputError as error:
+        if error.code != UNKNOWN_THREAD.code:
+            raise
+        return
+    if head.graph != call.graph and head.seq:  # another process has made a thread without entries just now
+        raise THREAD_EXISTS(thread=thread)
+
+
+def run(call: Call) -> Reply:
+    body: _bodies.NewRun = call.body
+    _check_free(call, call.thread)
+    made = call.runtime.start(
+        body.input,
+        thread=call.thread,
+        if_exists=body.if_exists,
+        while_running=body.while_running,
+        title=body.title,
+        tags=body.tags,
+        priority=body.priority,
+    )
+    return _started(call, made)
+
+
+def answer(call: Call) -> Reply:
+    body: _bodies.Answers = call.body
+    given = body.model_fields_set
+    if len(given) != 1:
+        raise BAD_REQUEST_PART(part="body", problem="it takes either `answers` or `answer`")
+    answers: dict[str, Any] = {name: getattr(body, name) for name in given}
+    return _started(call, call.runtime.start(thread=call.thread, **answers))
+
+
+def retry(call: Call) -> Reply:
+    return _started(call, call.runtime.start(thread=call.thread))
+
+
+def list_threads(call: Call) -> Reply:
+    asked: _bodies.Listed = call.query
+    found = call.runtime.threads(
+        status=asked.status,
+        graph=call.graph,
+        prefix=asked.prefix,
+        tags=asked.tag,
+        title=asked.title,
+        updated_after=asked.updated_after,
+        updated_before=asked.updated_before,
+        after=asked.after,
+        newest_first=asked.newest_first,
+        limit=asked.limit,
+    )
+    return Reply({"threads": [plain_data.thread(one) for one in found]})
+
+
+def state(call: Call) -> Reply:
+    asked: _bodies.At = call.query
+    return Reply(state_document(call.runtime, call.thread, asked.at))
+
+
+def history(call: Call) -> Reply:
+    asked: _bodies.Past = call.query
+    found = call.runtime.history(call.thread, limit=asked.limit, before=asked.before)
+    return Reply({"history": [plain_data.snapshot(one) for one in found]})
+
+
+def steps(call: Call) -> Reply:
+    asked: _bodies.After = call.query
+    found = (one for one in call.runtime.steps_of(call.thread) if one["seq"] > asked.after)
+    return Reply({"steps": [plain_data.plain(one) for one in islice(found, asked.limit)]})
+
+
+def entries(call: Call) -> Reply:
+    asked: _bodies.After = call.query
+    found = call.runtime.entries(call.thread, after=asked.after)
+    return Reply({"entries": [plain_data.entry(one) for one in islice(found, asked.limit)]})
+
+
+def result(call: Call) -> Reply:
+    return _started(call, call.thread)
+
+
+def update(call: Call) -> Reply:
+    body: _bodies.Edit = call.body
+    goto: Any = body.goto
+    if goto is not None:
+        targets = [END if one == END.value else one for one in ([goto] if isinstance(goto, str) else goto)]
+        goto = targets[0] if isinstance(body.goto, str) else targets
+    _check_free(call, call.thread)
+    call.runtime.update(call.thread, body.values, as_node=body.as_node, goto=goto)
+    return _started(call, call.thread, 200)
+
+
+def label(call: Call) -> Reply:
+    body: _bodies.Labels = call.body
+    given: dict[str, Any] = {name: getattr(body, name) for name in body.model_fields_set}
+    call.runtime.label(call.thread, **given)
+    return _started(call, call.thread, 200)
+
+
+def fork(call: Call) -> Reply:
+    body: _bodies.NewFork = call.body
+    to = call.derived("fork") if body.to is None else body.to
+    try:
+        made = call.runtime.fork(call.thread, at=body.at, to=to, keep_effects=body.keep_effects)
+    except GraphrtError as error:
+        if error.code != "thread-exists" or call.key is None or to is None:
+            raise
+        made = to  # the first request with this key has made it
+    return _started(call, made, 201)
+
+
+def delete(call: Call) -> Reply:
+    call.runtime.delete_thread(call.thread)
+    return Reply({"thread": call.thread})
+
+
+def cancel(call: Call) -> Reply:
+    cancelled = call.runtime.cancel(call.thread)
+    return Reply({"thread": call.thread, "cancelled": cancelled, "status": call.head().status})
+
+
+def signal(call: Call) -> Reply:
+    body: _bodies.NewSignal = call.body
+    id_ = call.derived("signal") if body.id is None else body.id
+    return Reply({"thread": call.thread, "kept": call.runtime.signal(call.thread, body.name, body.value, id=id_)})
+
+
+def inbox(call: Call) -> Reply:
+    asked: _bodies.Asked = call.query
+    found = call.runtime.inbox(
+        kind=asked.kind, tags=asked.tag, graph=call.graph, node=asked.node, after=asked.after, limit=asked.limit
+    )
+    return Reply({"questions": [plain_data.inbox_item(one, typed=True) for one in found]})
+
+
+def list_schedules(call: Call) -> Reply:
+    return Reply({"schedules": [plain_data.schedule(one) for one in call.runtime.schedules.list()]})
+
+
+def add_schedule(call: Call) -> Reply:
+    body: _bodies.NewSchedule = call.body
+    made = call.runtime.schedules.add(
+        call.name,
+        body.cron,
+        body.input,
+        timezone=body.timezone,
+        missed=body.missed,
+        title=body.title,
+        tags=body.tags,
+        replace=body.replace,
+    )
+    return Reply(plain_data.schedule(made))
+
+
+def remove_schedule(call: Call) -> Reply:
+    known = [one.name for one in call.runtime.schedules.list()]
+    if call.name not in known:  # or of another graph
+        raise UNKNOWN_SCHEDULE(name=call.name, names=known)
+    call.runtime.schedules.remove(call.name)
+    return Reply({"name": call.name})
+
+
+_T: Final = "/threads/{thread}"
+
+VERBS: Final = (
+    Verb(name="graph", method="GET", path="", right="read", handle=describe, gives=GRAPH,
+         summary="Describe the graph."),
+    Verb(name="start", method="POST", path="/threads", right="run", handle=start, body=_bodies.NewThread,
+         query=_bodies.Waiting, gives=STATE, status=202, keyed="itself", begins=True,
+         summary="Start a run on a new thread."),
+    Verb(name="threads", method="GET", path="/threads", right="read", handle=list_threads, query=_bodies.Listed,
+         gives=schemas.object_of({"threads": schemas.list_of(schemas.THREAD)}),
+         summary="List and find threads."),
+    Verb(name="state", method="GET", path=_T, right="read", handle=state, query=_bodies.At, gives=STATE,
+         summary="Show a thread: its state, what is next, its questions."),
+    Verb(name="label", method="PATCH", path=_T, right="run", handle=label, body=_bodies.Labels, gives=STARTED,
+         summary="Change title, tags and priority of a thread."),
+    Verb(name="delete", method="DELETE", path=_T, right="operate", handle=delete,
+         gives=schemas.object_of({"thread": schemas.TEXT}), summary="Delete a thread."),
+    Verb(name="run", method="POST", path=f"{_T}/runs", right="run", handle=run, body=_bodies.NewRun,
+         query=_bodies.Waiting, gives=STATE, status=202, keyed="record", begins=True, makes_thread=True,
+         summary="Give a thread an input, also while a run of it goes on."),
+    Verb(name="retry", method="POST", path=f"{_T}/retry", right="run", handle=retry, query=_bodies.Waiting,
+         gives=STATE, status=202, keyed="record", begins=True,
+         summary="Continue a thread that failed or was cancelled."),
+    Verb(name="answer", method="POST", path=f"{_T}/answers", right="answer", handle=answer, body=_bodies.Answers,
+         query=_bodies.Waiting, gives=STATE, status=202, keyed="record",
+         summary="Answer open questions, and continue the thread."),
+    Verb(name="result", method="GET", path=f"{_T}/result", right="read", handle=result, query=_bodies.Waiting,
+         gives=STATE, status=202, summary="Wait for the end of the run, and show the thread."),
+    Verb(name="history", method="GET", path=f"{_T}/history", right="read", handle=history, query=_bodies.Past,
+         gives=schemas.object_of({"history": schemas.list_of(schemas.object_of(schemas.SNAPSHOT, state=schemas.ANY))}),
+         summary="List the past states of a thread, newest first."),
+    Verb(name="steps", method="GET", path=f"{_T}/steps", right="read", handle=steps, query=_bodies.After,
+         gives=schemas.object_of({"steps": schemas.list_of({"type": "object"})}),
+         summary="List the steps of a thread, oldest first."),
+    Verb(name="entries", method="GET", path=f"{_T}/entries", right="read", handle=entries, query=_bodies.After,
+         gives=schemas.object_of({"entries": schemas.list_of(schemas.ENTRY)}),
+         summary="List the journal of a thread, oldest entry first."),
+    Verb(name="events", method="GET", path=f"{_T}/events", right="read", query=_bodies.Following, gives=schemas.ENTRY,
+         summary="Follow a thread: its entries as they are stored, and what shows between them."),
+    Verb(name="update", method="POST", path=f"{_T}/update", right="operate", handle=update, body=_bodies.Edit,
+         gives=STARTED, keyed="record", makes_thread=True, summary="Fold values into the state of a thread."),
+    Verb(name="fork", method="POST", path=f"{_T}/fork", right="operate", handle=fork, body=_bodies.NewFork,
+         gives=STARTED, status=201, keyed="itself", summary="Create a thread from an entry of another one."),
+    Verb(name="cancel", method="POST", path=f"{_T}/cancel", right="run", handle=cancel,
+         gives=schemas.object_of({"thread": schemas.TEXT, "cancelled": schemas.TRUTH, "status": schemas.TEXT}),
+         summary="Cancel the run of a thread, or a paused thread."),
+    Verb(name="signal", method="POST", path=f"{_T}/signals", right="run", handle=signal, body=_bodies.NewSignal,
+         gives=schemas.object_of({"thread": schemas.TEXT, "kept": schemas.TRUTH}), keyed="itself",
+         summary="Send a signal to a thread."),
+    Verb(name="inbox", method="GET", path="/inbox", right="read", handle=inbox, query=_bodies.Asked,
+         gives=schemas.object_of({"questions": schemas.list_of(schemas.INBOX_ITEM)}),
+         summary="List the open questions of all threads of the graph, oldest first."),
+    Verb(name="schedules", method="GET", path="/schedules", right="read", handle=list_schedules,
+         gives=schemas.object_of({"schedules": schemas.list_of(schemas.SCHEDULE)}),
+         summary="List the schedules of the graph."),
+    Verb(name="add_schedule", method="PUT", path="/schedules/{name}", right="operate", handle=add_schedule,
+         body=_bodies.NewSchedule, gives=schemas.SCHEDULE,
+         summary="Start a thread at each time that a cron expression names."),
+    Verb(name="remove_schedule", method="DELETE", path="/schedules/{name}", right="operate", handle=remove_schedule,
+         gives=schemas.object_of({"name": schemas.TEXT}), summary="Delete a schedule."),
+)  # fmt: skip
+"""All verbs below a graph."""

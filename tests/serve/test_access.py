@@ -1,0 +1,187 @@
+"""Who may do what: rights, tenants, the user in the journal, and the guard of a server on loopback."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from graphrt import InputError, Runtime
+from graphrt.serve import ALL_RIGHTS, Caller, LoopbackAccess, app
+from graphrt.serve._verbs import VERBS
+
+from .conftest import papers
+
+
+def by_header(request):
+    """A caller is named by headers: `user`, `tenant`, `rights`."""
+    if "user" not in request.headers:
+        return None
+    rights = request.headers.get("rights", "read run answer operate").split()
+    return Caller(user=request.headers["user"], tenant=request.headers.get("tenant"), rights=frozenset(rights))
+
+
+async def slowly(request):
+    return by_header(request)
+
+
+@pytest.mark.parametrize("authorize", [by_header, slowly])
+def test_a_request_without_credentials_is_refused(serve, authorize):
+    served = serve(authorize=authorize, drives=False)
+
+    refused = served("GET", "/threads")
+
+    assert (refused.status_code, refused.json()["code"]) == (401, "unauthenticated")
+    assert refused.headers["www-authenticate"] == "Bearer"
+    assert served("GET", "/threads", user="ada").status_code == 200
+    assert [served.http.get(path).status_code for path in ("/openapi.json", "/graphs")] == [401, 401]
+    assert [served.http.get(path).status_code for path in ("/health", "/ready")] == [200, 200]
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+def test_each_verb_needs_its_right(serve, verb):
+    served = serve(authorize=by_header, drives=False)
+    path = verb.path.format(thread="t", name="s")
+
+    others = served(verb.method, path, {}, user="ada", rights=" ".join(ALL_RIGHTS - {verb.right}))
+    own = served(verb.method, path, {}, user="ada", rights=verb.right)
+
+    assert (others.status_code, others.json()["code"]) == (403, "forbidden")
+    assert own.status_code not in (401, 403)
+
+
+def test_a_tenant_sees_its_own_threads_alone(serve):
+    with Runtime(papers(), store="memory:") as runtime:
+        served = serve(runtime, authorize=by_header)
+        for tenant, topic in (("acme", "tea"), ("bolt", "milk")):
+            body = {"input": {"topic": topic}, "thread": "t"}
+            served("POST", "/threads?wait_s=10", body, user="ada", tenant=tenant)
+        served("POST", "/threads?wait_s=10", {"input": {"topic": "rum"}, "thread": "u"}, user="eve", tenant="bolt")
+        asked = served("GET", "/inbox", user="eve", tenant="bolt").json()["questions"]
+        question = next(one["id"] for one in asked if one["thread"] == "u")
+
+        def acme(method, path, body=None):
+            return served(method, path, body, user="ada", tenant="acme")
+
+        assert acme("GET", "/threads/t").json()["state"]["topic"] == "tea"
+        assert [one["thread"] for one in acme("GET", "/threads").json()["threads"]] == ["t"]
+        assert len(acme("GET", "/inbox").json()["questions"]) == 1
+        for method, path, body in (
+            ("GET", "/threads/u", None),
+            ("GET", "/threads/bolt~t", None),
+            ("GET", "/threads/u/events", None),
+            ("DELETE", "/threads/u", None),
+            ("POST", "/threads/u/answers", {"answers": {question: True}}),
+        ):
+            assert acme(method, path, body).status_code == 404
+        assert acme("POST", "/threads/t/answers", {"answers": {question: True}}).status_code == 409
+        assert served("GET", "/threads/u", user="eve", tenant="bolt").json()["status"] == "interrupted"
+        assert sorted(one.thread for one in runtime.threads()) == ["acme~t", "bolt~t", "bolt~u"]
+
+
+def test_the_journal_names_the_user_of_each_request(serve):
+    with Runtime(papers(), store="memory:") as runtime:
+        served = serve(runtime, authorize=by_header)
+        served("POST", "/threads?wait_s=10", {"input": {"topic": "tea"}, "thread": "t"}, user="ada")
+        served("POST", "/threads/t/update", {"values": {"notes": ["x"]}}, user="eve")
+        served("POST", "/threads/t/answers?wait_s=10", {"answer": True}, user="ben")
+
+        users = [entry.event.user for entry in runtime.entries("t") if getattr(entry.event, "user", "")]
+
+        assert users == ["ada", "eve", "ben"]
+
+
+def test_pages_of_other_origins_are_kept_out_unless_they_are_named(serve):
+    closed = serve(drives=False)
+    named = serve(drives=False, cors=["https://app.example"])
+
+    def asked(served, origin):
+        headers = {"origin": origin, "access-control-request-method": "POST"}
+        return served.http.options("/graphs/papers/threads", headers=headers).headers
+
+    assert "access-control-allow-origin" not in asked(closed, "https://app.example")
+    assert "access-control-allow-origin" not in asked(named, "https://evil.example")
+    assert asked(named, "https://app.example")["access-control-allow-origin"] == "https://app.example"
+
+
+def test_a_form_of_another_page_starts_nothing(serve):
+    served = serve(drives=False)
+
+    answer = served.http.post(
+        "/graphs/papers/threads", content='{"input": {"topic": "x"}}', headers={"content-type": "text/plain"}
+    )
+
+    assert answer.status_code == 400
+    assert served("GET", "/threads").json()["threads"] == []
+
+
+def test_mounted_applications_get_the_requests_of_those_who_may_read(serve):
+    async def page(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": scope["state"]["caller"].user.encode()})
+
+    served = serve(drives=False, authorize=by_header, mounts={"/page": page})
+
+    assert served.http.get("/page/").status_code == 401
+    assert served.http.get("/page/x", headers={"user": "ada", "rights": "run"}).status_code == 403
+    assert served.http.get("/page/x", headers={"user": "ada"}).text == "ada"
+
+
+@pytest.mark.needs("fastapi")
+def test_the_application_mounts_in_another_one(running):
+    from fastapi import FastAPI
+
+    from graphrt.serve import anyone
+
+    with Runtime(papers(), store="memory:") as runtime:
+        outer = FastAPI()
+        outer.mount("/agents", app(runtime, authorize=anyone))
+        with httpx.Client(base_url=running(outer)) as client:
+            made = client.post("/agents/graphs/papers/threads", json={"input": {"topic": "tea"}})
+            unknown = client.get("/agents/graphs/papers/threads/none").json()
+
+            assert client.get(made.headers["location"]).json()["status"] == "running"
+            assert client.get(unknown["type"]).status_code == 200
+            assert client.get("/agents/openapi.json").json()["servers"] == [{"url": "/agents"}]
+
+
+def test_authorize_is_required_and_returns_a_caller(serve):
+    with pytest.raises(TypeError):
+        app(Runtime(papers(), store="memory:"))  # type: ignore[call-arg]
+    with pytest.raises(InputError):
+        Caller(rights=frozenset({"fly"}))  # type: ignore[arg-type]
+    with pytest.raises(InputError) as raised:
+        Caller(tenant="a~b")
+    assert raised.value.code == "bad-tenant"
+    with pytest.raises(InputError) as raised:
+        app(Runtime(papers()), authorize=by_header)
+    assert raised.value.code == "thread-without-store"
+
+
+# -- loopback ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"origin": "SELF"}, 200),
+        ({"origin": "http://app.example"}, 200),
+        ({"authorization": "Bearer wrong"}, 401),
+        ({"authorization": "Basic token-1"}, 401),
+        ({"authorization": ""}, 401),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"host": "evil.example"}, 403),
+        ({"host": "127.0.0.1.evil.example"}, 403),
+        ({"x-forwarded-for": "1.2.3.4"}, 403),
+        ({"forwarded": "for=1.2.3.4"}, 403),
+        ({"via": "1.1 proxy"}, 403),
+    ],
+)
+def test_a_server_on_loopback_refuses_what_comes_from_elsewhere(serve, headers, status):
+    served = serve(drives=False, authorize=LoopbackAccess("token-1", cors=["http://app.example"]))
+    given = {"authorization": "Bearer token-1", **headers}
+    if given.get("origin") == "SELF":
+        given["origin"] = served.url
+
+    assert served.http.get("/graphs", headers=given).status_code == status

@@ -1,0 +1,98 @@
+"""What a request, a caller and a connection may take is bounded, and the others are not disturbed."""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from graphrt import InputError
+from graphrt.serve import Bounds, _server
+
+
+def connect(served) -> socket.socket:
+    host, port = served.url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=10)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_long_body_is_refused_whether_its_length_is_told_or_not(serve, told):
+    served = serve(drives=False, bounds=Bounds(body_bytes=1_000))
+    body = b'{"input": {"topic": "' + b"x" * 5_000 + b'"}}'
+    content = body if told else iter([body[:2_500], body[2_500:]])
+
+    answer = served.http.post("/graphs/papers/threads", content=content, headers={"content-type": "application/json"})
+
+    assert (answer.status_code, answer.json()["code"]) == (413, "request-too-large")
+    assert served("GET", "/threads").json()["threads"] == []
+
+
+def test_a_body_of_a_gigabyte_is_refused_before_it_is_sent(serve):
+    served = serve(drives=False)
+    with connect(served) as raw:
+        raw.sendall(b"POST /graphs/papers/threads HTTP/1.1\r\nHost: x\r\nContent-Length: 1073741824\r\n\r\n")
+
+        assert raw.recv(1_000).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_body_that_does_not_arrive_is_given_up(serve):
+    served = serve(drives=False, bounds=Bounds(body_s=0.1))
+    with connect(served) as raw:
+        raw.sendall(b"POST /graphs/papers/threads HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+
+        assert raw.recv(1_000).startswith(b"HTTP/1.1 413 ")
+
+
+def test_long_headers_are_refused(serve):
+    served = serve(drives=False, bounds=Bounds(header_bytes=1_000))
+
+    answer = served("GET", "/threads", filler="x" * 2_000)
+
+    assert (answer.status_code, answer.json()["code"]) == (431, "request-too-large")
+    assert served("GET", "/threads").status_code == 200
+
+
+def test_running_threads_of_a_caller_are_bounded(serve):
+    served = serve(drives=False, bounds=Bounds(running_per_caller=3))
+    body = {"input": {"topic": "tea"}}
+
+    answers = [served("POST", "/threads", body).status_code for _ in range(5)]
+
+    assert answers == [202, 202, 202, 429, 429]
+    assert len(served("GET", "/threads").json()["threads"]) == 3
+
+
+def test_connections_without_a_request_make_room_for_others(serve, monkeypatch):
+    monkeypatch.setattr(_server, "_WAITING", 20)
+    served = serve(drives=False)
+    with ExitStack() as stack:
+        half_open = [stack.enter_context(connect(served)) for _ in range(100)]
+        for one in half_open[:50]:
+            one.sendall(b"GET /graphs HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+
+        assert served("GET", "/threads").status_code == 200
+        assert len(_server._Protocol.waiting) <= 20
+
+
+def test_a_connection_that_sends_half_a_request_is_closed(serve, monkeypatch):
+    monkeypatch.setattr(_server, "_HEAD_S", 0.1)
+    served = serve(drives=False)
+    with connect(served) as raw:
+        raw.sendall(b"GET /graphs HTTP/1.1\r\n")
+        began = time.monotonic()
+        while time.monotonic() - began < 5:
+            try:
+                if not raw.recv(1_000):
+                    break
+            except ConnectionError:
+                break
+
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("wrong", [{"body_bytes": 0}, {"streams": -1}, {"wait_s": "long"}, {"streams": True}])
+def test_a_bound_is_a_number_above_zero(wrong):
+    with pytest.raises(InputError):
+        Bounds(**wrong)

@@ -1,0 +1,181 @@
+"""The event stream of a thread: every entry once, with its number as position, whoever reads and however slowly."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from graphrt import END, START, Context, GraphBuilder, Runtime
+from graphrt.serve import Bounds
+
+from .conftest import Paper, Served, papers
+
+
+def events(answer: httpx.Response) -> Iterator[tuple[str, str, Any]]:
+    """Yield (id, event, data) of each event; a comment is an event without data."""
+    id_ = name = ""
+    data: Any = None
+    for line in answer.iter_lines():
+        field, _, value = line.partition(": ")
+        match field:
+            case "id":
+                id_ = value
+            case "event":
+                name = value
+            case "data":
+                data = json.loads(value)
+            case "":
+                if value:
+                    yield "", "comment", value
+                elif name:
+                    yield id_, name, data
+                    id_, name, data = "", "", None
+
+
+def read(served: Served, thread: str, query: str = "", **headers: str) -> list[tuple[str, str, Any]]:
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    with served.http.stream("GET", f"/graphs/papers/threads/{thread}/events{query}", headers=names) as answer:
+        assert answer.status_code == 200
+        return list(events(answer))
+
+
+def test_each_entry_comes_once_with_its_number_and_an_end(served):
+    thread = served.paused()
+
+    found = read(served, thread)
+
+    entries = [one for one in found if one[1] == "entry"]
+    assert [id_ for id_, _, _ in entries] == [str(data["seq"]) for _, _, data in entries]
+    assert [data["seq"] for _, _, data in entries] == [*range(1, len(entries) + 1)]
+    assert found[-1][1:] == ("end", {"thread": thread, "status": "interrupted", "seq": len(entries)})
+
+
+def test_a_reader_that_comes_back_goes_on_after_its_last_event(served):
+    thread = served.paused()
+    whole = [one for one in read(served, thread) if one[1] == "entry"]
+
+    for at in range(len(whole)):
+        assert [one for one in read(served, thread, last_event_id=str(at)) if one[1] == "entry"] == whole[at:]
+    assert [one for one in read(served, thread, f"?after={len(whole) - 1}") if one[1] == "entry"] == whole[-1:]
+
+
+def test_a_reader_that_has_all_of_an_ended_run_is_told_not_to_come_back(served):
+    thread = served.paused()
+    last = read(served, thread)[-1][2]["seq"]
+
+    assert served("GET", f"/threads/{thread}/events", last_event_id=str(last)).status_code == 204
+
+
+def test_live_items_come_between_the_entries_without_a_position(serve):
+    seen = threading.Event()
+    g = GraphBuilder(Paper, name="papers")
+
+    @g.node
+    def work(state: Paper, ctx: Context) -> dict[str, Any]:
+        while not seen.wait(0.01):
+            ctx.emit({"progress": 0.5})
+        return {"notes": ["done"]}
+
+    g.add_sequence([START, work, END])
+    with Runtime(g.compile(), store="memory:") as runtime:
+        served = serve(runtime)
+        served("POST", "/threads", {"input": {"topic": "tea"}, "thread": "t"})
+        with served.http.stream("GET", "/graphs/papers/threads/t/events") as answer:
+            found: list[Any] = []
+            for one in events(answer):
+                found.append(one)
+                if one[1] == "live" and one[2]["mode"] == "custom":
+                    seen.set()
+
+        live = [one for one in found if one[1] == "live"]
+        assert {id_ for id_, _, _ in live} == {""}
+        assert {str(one["item"]) for _, _, one in live if one["mode"] == "custom"} == {"{'progress': 0.5}"}
+        assert found[-1][1] == "end"
+        assert all(name != "live" for _, name, _ in read(served, "t", "?live=false"))
+
+
+@pytest.mark.parametrize(
+    ("thread", "last", "status"), [("none", "0", 404), ("t", "999", 404), ("t", "x", 400), ("t", "9" * 40, 400)]
+)
+def test_an_unknown_thread_or_position_is_refused_before_the_stream_begins(served, thread, last, status):
+    served.paused(thread="t")
+
+    answer = served("GET", f"/threads/{thread}/events", last_event_id=last)
+
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+
+
+def test_comments_keep_an_idle_stream_alive(serve):
+    served = serve(drives=False, bounds=Bounds(keep_alive_s=0.1))
+    served("POST", "/threads", {"input": {"topic": "tea"}, "thread": "t"})
+
+    with served.http.stream("GET", "/graphs/papers/threads/t/events") as answer:
+        names = [name for _, (_, name, _) in zip(range(5), events(answer), strict=False)]
+
+    assert names == ["entry", "entry", "comment", "comment", "comment"]
+
+
+def test_streams_of_each_caller_are_bounded_and_free_again_when_they_are_closed(serve):
+    served = serve(drives=False, bounds=Bounds(streams_per_caller=2))
+    served("POST", "/threads", {"input": {"topic": "tea"}, "thread": "t"})
+    path = "/graphs/papers/threads/t/events"
+
+    with served.http.stream("GET", path), served.http.stream("GET", path):
+        refused = served.http.get(path)
+    for _ in range(200):
+        with served.http.stream("GET", path) as again:
+            if again.status_code == 200:
+                break
+        time.sleep(0.01)
+
+    assert (refused.status_code, refused.json()["code"]) == (429, "too-many-requests")
+    assert int(refused.headers["retry-after"]) > 0
+    assert again.status_code == 200
+
+
+def test_a_server_that_stops_ends_its_streams_without_an_end(serve):
+    served = serve(drives=False)
+    served("POST", "/threads", {"input": {"topic": "tea"}, "thread": "t"})
+
+    with served.http.stream("GET", "/graphs/papers/threads/t/events") as answer:
+        found = []
+        for one in events(answer):
+            found.append(one[1])
+            if len(found) == 2:
+                served.application.drain()
+
+    assert found == ["entry", "entry"]
+    assert served("GET", "/threads/t/events").status_code == 503
+    assert served.http.get("/ready").status_code == 503
+
+
+def test_a_reader_that_never_reads_is_closed_and_disturbs_nobody(serve):
+    runtime = Runtime(papers(), store="memory:")
+    served = serve(runtime, bounds=Bounds(stalled_s=0.4))
+    thread = served.paused()
+    for _ in range(40):
+        runtime.update(thread, {"notes": ["x" * 200_000]})
+    host, port = served.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as silent:
+        silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        silent.sendall(f"GET /graphs/papers/threads/{thread}/events HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        for _ in range(500):
+            if served.application._open and len(served.application._open):
+                break
+            time.sleep(0.01)
+        others = read(served, thread, "?live=false")
+        for _ in range(500):
+            if not len(served.application._open):
+                break
+            time.sleep(0.01)
+
+        assert not len(served.application._open)
+        assert others[-1][1] == "end"
+    runtime.close()

@@ -1,0 +1,136 @@
+"""Idempotency keys: a write that is repeated under its key has its effect once."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from graphrt import Runtime
+from graphrt.serve import _keys
+
+from .conftest import papers
+
+
+def test_a_start_that_is_repeated_begins_one_thread(served):
+    body = {"input": {"topic": "tea"}}
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = [*pool.map(lambda _: served("POST", "/threads", body, idempotency_key="k"), range(8))]
+
+    assert {one.status_code for one in answers} == {202}
+    assert len({one.json()["thread"] for one in answers}) == 1
+    assert served("POST", "/threads", body, idempotency_key="other").json()["thread"] != answers[0].json()["thread"]
+    assert len(served("GET", "/threads").json()["threads"]) == 2
+
+
+def test_a_fork_and_a_signal_are_made_once(served):
+    thread = served.paused()
+
+    forks = [served("POST", f"/threads/{thread}/fork", {}, idempotency_key="k").json()["thread"] for _ in range(2)]
+    signals = [
+        served("POST", f"/threads/{thread}/signals", {"name": "go"}, idempotency_key="k").json()["kept"]
+        for _ in range(2)
+    ]
+
+    assert len(set(forks)) == 1
+    assert signals == [True, False]
+
+
+def test_an_edit_folds_once_also_when_two_replicas_get_it(serve):
+    with Runtime(papers(), store="memory:") as one:
+        first, second = serve(one), serve(Runtime(papers(), store=one.store), drives=False)
+        thread = first.paused()
+        body = {"values": {"notes": ["mine"]}}
+
+        def edit(served):
+            return served("POST", f"/threads/{thread}/update", body, idempotency_key="k")
+
+        with ThreadPoolExecutor(8) as pool:
+            answers = [*pool.map(edit, [first, second] * 4)]
+        later = edit(second)
+
+        assert {one.status_code for one in answers} <= {200, 409}
+        assert {one.json().get("code") for one in answers} <= {None, "key-in-progress"}
+        assert later.status_code == 200
+        assert first("GET", f"/threads/{thread}").json()["state"]["notes"] == ["on tea", "mine"]
+
+
+def test_an_input_and_an_answer_are_taken_once(served):
+    thread = served.paused()
+
+    def answer():
+        return served("POST", f"/threads/{thread}/answers?wait_s=10", {"answer": True}, idempotency_key="a").json()
+
+    def run():
+        body = {"input": {"topic": "milk"}}
+        return served("POST", f"/threads/{thread}/runs?wait_s=10", body, idempotency_key="r").json()
+
+    assert [answer()["status"], answer()["status"]] == ["completed", "completed"]
+    assert [run()["state"]["notes"], run()["state"]["notes"]] == [["on tea", "on milk"]] * 2
+
+
+def test_a_key_with_another_request_is_refused(served):
+    thread = served.paused()
+    served("POST", f"/threads/{thread}/update", {"values": {"notes": ["a"]}}, idempotency_key="k")
+
+    answer = served("POST", f"/threads/{thread}/update", {"values": {"notes": ["b"]}}, idempotency_key="k")
+
+    assert (answer.status_code, answer.json()["code"]) == (422, "key-reused")
+    assert served("GET", f"/threads/{thread}").json()["state"]["notes"] == ["on tea", "a"]
+
+
+def test_a_refused_request_may_be_mended_under_its_key(served):
+    thread = served.paused()
+    path = f"/threads/{thread}/answers?wait_s=10"
+
+    refused = served("POST", path, {"answer": "perhaps"}, idempotency_key="k")
+    mended = served("POST", path, {"answer": True}, idempotency_key="k")
+
+    assert refused.status_code == 422
+    assert (mended.status_code, mended.json()["status"]) == (200, "completed")
+
+
+@pytest.mark.parametrize(("age_s", "code"), [(1.0, "key-in-progress"), (3_600.0, "key-outcome-unknown")])
+def test_a_request_whose_process_died_is_not_repeated_by_guess(serve, age_s, code):
+    now = 1_000_000.0
+    with Runtime(papers(), store="memory:", clock=lambda: now) as runtime:
+        served = serve(runtime)
+        thread = served.paused()
+        keys = _keys.Keys(runtime)
+        begin = keys.begin
+        died = []
+
+        def die(record: str, digest: str) -> bool:
+            died.append(begin(record, digest))
+            raise KeyError("the process dies here")
+
+        served.application._keys["papers"].begin = die  # type: ignore[method-assign]
+        served("POST", f"/threads/{thread}/update", {"values": {"notes": ["a"]}}, idempotency_key="k")
+        served.application._keys["papers"].begin = begin
+        now += age_s
+        answer = served("POST", f"/threads/{thread}/update", {"values": {"notes": ["a"]}}, idempotency_key="k")
+
+        assert died == [True]
+        assert (answer.status_code, answer.json()["code"]) == (409, code)
+        assert served("GET", f"/threads/{thread}").json()["state"]["notes"] == ["on tea"]
+
+
+def test_records_of_keys_are_not_listed_with_threads_and_go_after_a_day(serve):
+    now = 1_000_000.0
+    with Runtime(papers(), store="memory:", clock=lambda: now) as runtime:
+        served = serve(runtime)
+        thread = served.paused()
+        served("POST", f"/threads/{thread}/update", {"values": {"notes": ["a"]}}, idempotency_key="k")
+        kept = runtime.threads(graph="graphrt.serve.keys")
+        now += 2 * _keys.KEPT_S
+        _keys.Keys(runtime).begin("key-other", "digest")
+
+        assert [one["thread"] for one in served("GET", "/threads").json()["threads"]] == [thread]
+        assert len(kept) == 1
+        assert [one.thread for one in runtime.threads(graph="graphrt.serve.keys")] == ["key-other"]
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "\x01"])
+def test_a_key_is_some_printable_characters(served, key):
+    assert served("POST", "/threads", {"input": {"topic": "tea"}}, idempotency_key=key).status_code == 400
