@@ -54,9 +54,9 @@ def test_two_commits_that_post_to_each_other_do_not_wait_for_each_other(request)
 @pytest.mark.slow
 def test_many_large_letters_are_posted_in_one_transaction(request, monkeypatch):
     from graphrt.stores import PostgresStore
-    from graphrt.stores.postgres import _statements
+    from graphrt.stores.postgres import _parts
 
-    monkeypatch.setattr(_statements, "LARGE", 10)
+    monkeypatch.setattr(_parts, "LARGE", 10)
     url = postgres_server.fresh_url(request.config)
     with PostgresStore(url) as store:
         made(store, "u")

@@ -311,9 +311,9 @@ def test_more_calls_than_connections_wait_and_then_say_so(url):
 
 
 def test_a_commit_that_is_too_large_for_one_statement_is_still_one_transaction(url, store, monkeypatch):
-    from graphrt.stores.postgres import _statements
+    from graphrt.stores.postgres import _parts
 
-    monkeypatch.setattr(_statements, "LARGE", 10)
+    monkeypatch.setattr(_parts, "LARGE", 10)
     claim = started(store)
     big = Commit(
         1, AT, [entry(n, bytes([n]) * 8) for n in range(2, 9)], stage=[("a", b"1" * 9), ("b", b"2" * 9)], meta=b"m"

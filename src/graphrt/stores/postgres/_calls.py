@@ -88,7 +88,7 @@ class Calls:
         return connection.execute(self._link.named(text), values, binary=True)
 
     def ask(self, doing: str, text: str, values: Any = None) -> Cursor:
-        """Run one statement that only reads, with retries. All of its rows have arrived when this returns.
+        """Run one statement, which may run twice after a lost connection, with retries. All rows have arrived when this returns.
 
         *doing* says for an error what is tried, as in `call`.
         """

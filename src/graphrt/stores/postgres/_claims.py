@@ -150,70 +150,63 @@ class Owner:
             self._connection = None
 
 
-class Reserving:
-    """One call of `claim`, which reads only: the first commit under the claim stores it.
+def reserve(
+    link: Link, owner: Owner, connection: Connection, thread: str, *, create: bool, lease_s: float, at: float
+) -> PostgresClaim | None:
+    """Return a claim on *thread* for *owner*. This reads only: the first commit under the claim stores it.
 
     Args:
         link: Names the schema in statements.
         owner: The owner of the new claim.
+        connection: A connection in autocommit mode.
         thread: The thread's id.
         create: Whether the thread may be new.
         lease_s: Seconds of the lease.
         at: Creation time of a new thread, in seconds since the epoch.
+
+    Returns:
+        The claim; None if the thread does not exist and is not to be created.
+
+    Raises:
+        ConflictError: A living owner holds it.
     """
-
-    def __init__(self, link: Link, owner: Owner, thread: str, *, create: bool, lease_s: float, at: float) -> None:
-        self._link = link
-        self._owner = owner
-        self._thread = thread
-        self._create = create
-        self._lease_s = lease_s
-        self._at = at
-
-    def run(self, connection: Connection) -> PostgresClaim | None:
-        """Return a claim on the thread. Returns None if it does not exist and is not to be created.
-
-        Raises:
-            ConflictError: A living owner holds it.
-        """
-        give_up = time.monotonic() + _LINGER_S
-        ours = self._owner.doubtful.get(self._thread, set[int]())
-        while True:
-            row = connection.execute(self._link.named(_statements.LOOK), [self._thread], binary=True).fetchone()
-            if row is None:
-                return self._new(1)
+    give_up = time.monotonic() + _LINGER_S
+    ours = owner.doubtful.get(thread, set[int]())
+    while True:
+        row = connection.execute(link.named(_statements.LOOK), [thread], binary=True).fetchone()
+        epoch = 0
+        if row is not None:
             no, *stands, first, title, tags, rank, former, token, owned, holder, since, left_s = row
             seq, epoch = stands[:2]
-            if not owned or token in ours:
-                if not seq:  # its owner died before the first entry: the thread counts as never created
-                    self._forget(connection, no)
-                    return self._new(epoch + 1)  # epochs of its id go on counting
+            if owned and token not in ours:
+                # The server needs a moment to end the backend of a process that has just died.
+                if time.monotonic() > give_up:
+                    raise CONFLICT(thread=thread, known=told(holder, since, left_s))
+                time.sleep(_LOOK_S)
+                continue
+            if seq:
                 stands[1] = epoch + 1
-                head = _statements.to_head(self._thread, (*stands, True, first, title, tags, rank))
-                return PostgresClaim(head, self._lease_s, no, self._owner, former)
-            # The server needs a moment to end the backend of a process that has just died.
-            if time.monotonic() > give_up:
-                raise CONFLICT(thread=self._thread, known=told(holder, since, left_s))
-            time.sleep(_LOOK_S)
-
-    def _new(self, epoch: int) -> PostgresClaim | None:
-        """Return a claim on a thread that does not exist yet, if it may be created."""
-        if not self._create:
+                head = _statements.to_head(thread, (*stands, True, first, title, tags, rank))
+                return PostgresClaim(head, lease_s, no, owner, former)
+            # Its owner died before the first entry: the thread counts as never created. Epochs of its id go on counting.
+            _forget_empty(link, owner, connection, thread, no)
+        if not create:
             return None
-        head = Head(self._thread, 0, epoch, "new", "", self._at, self._at, owned=True, tenant=tenant_of(self._thread))
-        return PostgresClaim(head, self._lease_s, 0, self._owner, "released")
+        head = Head(thread, 0, epoch + 1, "new", "", at, at, owned=True, tenant=tenant_of(thread))
+        return PostgresClaim(head, lease_s, 0, owner, "released")
 
-    def _forget(self, connection: Connection, no: int) -> None:
-        """Delete the thread with the number *no* if it has no entries and no living owner."""
-        with connection.transaction():
-            connection.execute(self._link.named(_statements.LOCK), [self._thread])
-            # The server caches its list of backends for the duration of a transaction: read it anew after the lock.
-            connection.execute(_statements.LOOK_AGAIN.encode())  # names no table, so it needs no `Link.named`
-            row = connection.execute(self._link.named(_statements.SEE), [no]).fetchone()
-            if row is not None:
-                seen = Seen._make(row)
-                if not seen.seq and (not seen.lives or seen.token in self._owner.doubtful.get(self._thread, ())):
-                    connection.execute(self._link.named(_statements.FORGET), {"no": no})
+
+def _forget_empty(link: Link, owner: Owner, connection: Connection, thread: str, no: int) -> None:
+    """Delete *thread*, whose number is *no*, if it has no entries and no living owner."""
+    with connection.transaction():
+        connection.execute(link.named(_statements.LOCK), [thread])
+        # The server caches its list of backends for the duration of a transaction: read it anew after the lock.
+        connection.execute(_statements.LOOK_AGAIN.encode())  # names no table, so it needs no `Link.named`
+        row = connection.execute(link.named(_statements.SEE), [no]).fetchone()
+        if row is not None:
+            seen = Seen._make(row)
+            if not seen.seq and (not seen.lives or seen.token in owner.doubtful.get(thread, ())):
+                connection.execute(link.named(_statements.FORGET), {"no": no})
 
 
 def free(link: Link, connection: Connection, claim: PostgresClaim) -> None:

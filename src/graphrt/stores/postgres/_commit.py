@@ -19,7 +19,7 @@ from graphrt.errors import ConflictError
 from graphrt.errors._codes.threads import CONFLICT, LOST_LEASE, THREAD_HAS_MOVED
 from graphrt.stores import _checks
 from graphrt.stores.ids import tenant_of
-from graphrt.stores.postgres import _statements
+from graphrt.stores.postgres import _parts, _statements
 from graphrt.stores.postgres._claims import PostgresClaim, free
 from graphrt.stores.postgres._connection import Link
 from graphrt.stores.postgres._driver import Connection
@@ -46,21 +46,21 @@ class Writing:
         self.claim: Final = claim
         self._link: Final = link
         self._seq: Final = _checks.check_commit(commit, claim.thread)
-        self._commit: Final = commit
+        self.commit: Final = commit
         self._token: Final = token
         self._empties: Final = commit.release and self._seq == 0
         """Whether the commit releases a thread without entries, which is then deleted with all its parts."""
         # Such a claim is kept by the statement and ended by `free`, which deletes the thread.
         release = commit.release and not self._empties
-        self._changes: Final = _statements.commit_changes(commit, claim.lease_s, release=release)
+        self._changes: Final = _parts.commit_changes(commit, claim.lease_s, release=release)
         """Names of the changes, and their parameters."""
         # The parts of a thread that is deleted are not written, but its messages to others are.
         kept = Commit(commit.expected, commit.at, posts=commit.posts) if self._empties else commit
-        self._parts: Final = _statements.commit_parts(kept, claim.thread)
+        self._parts: Final = _parts.commit_parts(kept, claim.thread)
         tenant = tenant_of(claim.thread)
         if tenant is not None and commit.labels is None and not (claim.is_stored or claim.head.seq):
             # A new thread. Labels would have the tenant too.
-            self._parts.insert(0, _statements.Part("tenant", [tenant], 0))
+            self._parts.insert(0, _parts.Part("tenant", [tenant], 0))
 
     def run(self, connection: Connection, again: bool) -> None:  # noqa: FBT001 - Calls.call says so
         """Write the whole commit or nothing.
@@ -97,7 +97,7 @@ class Writing:
         Returns:
             False if the thread's row does not meet the conditions; nothing was written.
         """
-        if sum(part.size for part in self._parts) <= _statements.LARGE:
+        if sum(part.size for part in self._parts) <= _parts.LARGE:
             return self._take(connection, self._parts)
         with connection.transaction():
             if not self._take(connection, []):
@@ -107,7 +107,7 @@ class Writing:
                 connection.execute(text, [self.claim.no, *part.values])
         return True
 
-    def _take(self, connection: Connection, parts: list[_statements.Part]) -> bool:
+    def _take(self, connection: Connection, parts: list[_parts.Part]) -> bool:
         """Update the thread's row and write *parts*. Returns False if the row does not meet the conditions.
 
         The conditions are those of a valid claim: its epoch, a lease that runs, the expected last entry, the fence.
@@ -121,7 +121,7 @@ class Writing:
         if text is None:
             text = _texts[shape] = _statements.commit_text(shape)
         # In the order of the text: the row's columns, the changes, the conditions, then the parts.
-        values = [self._seq, self._commit.at, self._token, *values, claim.no, claim.epoch, self._commit.expected]
+        values = [self._seq, self.commit.at, self._token, *values, claim.no, claim.epoch, self.commit.expected]
         values.append(claim.fence)
         for part in parts:
             values += part.values
@@ -130,12 +130,12 @@ class Writing:
         prepare = None if self._link.pooled else True
         return connection.execute(self._link.named(text), values, prepare=prepare).rowcount == 1
 
-    def _take_first(self, connection: Connection, parts: list[_statements.Part]) -> bool:
+    def _take_first(self, connection: Connection, parts: list[_parts.Part]) -> bool:
         """Do as `_take`, and store the claim, in one statement.
 
         The epoch decides: another claim on the thread would have raised it.
         """
-        claim, owner, head, commit = self.claim, self.claim.owner, self.claim.head, self._commit
+        claim, owner, head, commit = self.claim, self.claim.owner, self.claim.head, self.commit
         new = not head.seq
         pid, start = owner.identity()
         changes, values = self._changes
@@ -172,7 +172,7 @@ class Writing:
 
     def _landed_first(self, connection: Connection) -> bool:
         """Return whether this commit, which was to store the claim, is stored."""
-        last = self._commit.records[-1] if self._commit.records else None
+        last = self.commit.records[-1] if self.commit.records else None
         values = [-1 if last is None else last.seq, self.claim.thread]
         row = connection.execute(self._link.named(_statements.FIRST), values, binary=True).fetchone()
         if row is None:
@@ -187,7 +187,7 @@ class Writing:
         """Return whether the commit is stored, after shutting out a statement that may still be under way."""
         if not self.claim.is_stored:
             return self._landed_first(connection)
-        last = self._commit.records[-1] if self._commit.records else None
+        last = self.commit.records[-1] if self.commit.records else None
         values = [self.claim.no, self.claim.epoch, -1 if last is None else last.seq]  # no record has the number -1
         row = connection.execute(self._link.named(_statements.FENCE), values, binary=True).fetchone()
         if row is None:  # the claim is void; or the thread had no entries and is gone, as `free` leaves it
@@ -221,13 +221,13 @@ class Writing:
             raise LOST_LEASE(
                 thread=claim.thread, epoch=claim.epoch, known=f"it was released, or its lease ran out; last entry {seq}"
             )
-        if seq != self._commit.expected:
-            raise THREAD_HAS_MOVED(thread=claim.thread, expected=self._commit.expected, got=seq)
+        if seq != self.commit.expected:
+            raise THREAD_HAS_MOVED(thread=claim.thread, expected=self.commit.expected, got=seq)
         claim.fence = fence
 
     def _refused_first(self, connection: Connection) -> ConflictError:
         """Return why the claim was not stored: another owner was faster, the thread is gone, or at another entry."""
-        claim, expected = self.claim, self._commit.expected
+        claim, expected = self.claim, self.commit.expected
         row = connection.execute(self._link.named(_statements.FIRST), [-1, claim.thread], binary=True).fetchone()
         if row is None or (claim.head.seq and row[0] != claim.no):
             if not claim.head.seq:

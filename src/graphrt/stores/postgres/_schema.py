@@ -228,3 +228,14 @@ def _refuse_foreign(connection: Connection, schema: str) -> None:
 def _foreign(schema: str, table: str) -> StoreError:
     """Return the error for a *table* that belongs to another application (`store-damaged`)."""
     return FOREIGN_TABLE(schema=schema, table=table)
+
+
+def to_bytes(text: str) -> bytes:
+    """Encode a caller's text for storage. Any str is accepted, also with NUL, which PostgreSQL's type text refuses."""
+    # A lone surrogate, which strict UTF-8 refuses, is encoded too.
+    return text.encode("utf-8", "surrogatepass")
+
+
+def to_text(stored: bytes) -> str:
+    """Decode what `to_bytes` returned."""
+    return stored.decode("utf-8", "surrogatepass")

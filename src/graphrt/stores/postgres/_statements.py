@@ -16,15 +16,15 @@ level is therefore needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable
+from typing import Any, Final
 
 from graphrt.stores._label_rows import load_tags
+from graphrt.stores.filters import WAITING
 from graphrt.stores.ids import tenant_of
-from graphrt.stores.postgres._labels import LABEL_PARTS, label_parts
-from graphrt.stores.postgres._mail import DUE_BY_MAIL, MAIL_PARTS, mail_parts
-from graphrt.stores.postgres._texts import to_bytes, to_text
-from graphrt.stores.values import Commit, Head, Loaded, Record, Saved
+from graphrt.stores.postgres._parts import CHANGES, PARTS
+from graphrt.stores.postgres._schema import to_text
+from graphrt.stores.values import KEPT_S, Head, Loaded, Record, Saved
 
 LIVES: Final = (
     "(lease_until > clock_timestamp() AND (backend_pid IS NULL OR EXISTS ("
@@ -69,6 +69,11 @@ LOOK: Final = (
 """The row of a thread as `claim` reads it: its head, how its last owner lost it, and who holds it."""
 LOCK: Final = "SELECT no FROM {s}.thread WHERE id = %s FOR UPDATE"
 LOCK_MANY: Final = "SELECT id FROM {s}.thread WHERE id = ANY(%s) ORDER BY no FOR UPDATE"
+_WAITING: Final = ", ".join(f"'{status}'" for status in WAITING)
+DUE_BY_MAIL: Final = (
+    f"(status IN ({_WAITING}) AND EXISTS (SELECT FROM {{s}}.mail m WHERE m.no = thread.no AND m.body IS NOT NULL))"
+)
+"""Condition: messages wait for a thread, and make it due: a worker may drive it. In other statuses a person must act."""
 FREE_OF: Final = (
     f"SELECT no, id FROM {{s}}.thread WHERE id = ANY(%(ids)s) AND seq > 0 AND NOT {LIVES}"
     f" AND (%(before)s::float8 IS NULL OR (updated_at < %(before)s AND NOT {DUE_BY_MAIL})) ORDER BY no"
@@ -95,8 +100,7 @@ BLOB_NAMES: Final = "SELECT b.name FROM {s}.blob b JOIN {s}.thread USING (no) WH
 # The list of backends is cached from the first look in a transaction on, also while it then waits for a lock.
 LOOK_AGAIN: Final = "SELECT pg_stat_clear_snapshot()"
 LOCK_CLAIM: Final = (
-    "SELECT seq, first, holder FROM {s}.thread"
-    " WHERE no = %s AND epoch = %s AND lease_until > clock_timestamp() FOR UPDATE"
+    "SELECT first FROM {s}.thread WHERE no = %s AND epoch = %s AND lease_until > clock_timestamp() FOR UPDATE"
 )
 RENEW: Final = (
     "UPDATE {s}.thread SET lease_until = clock_timestamp() + v.lease_s * interval '1 second'"
@@ -124,6 +128,13 @@ FENCE: Final = (
     " (SELECT body FROM {s}.record r WHERE r.no = thread.no AND r.seq = %s)"
 )
 
+# The lock keeps the thread from being deleted until the message is stored, and lets its owner go on with commits.
+POST: Final = (
+    "INSERT INTO {s}.mail (no, id, body) SELECT no, %s, %s FROM {s}.thread WHERE thread.id = %s AND seq > 0"
+    " FOR KEY SHARE ON CONFLICT (no, id) DO NOTHING"
+)
+FIND_MESSAGE: Final = "SELECT m.body FROM {s}.mail m JOIN {s}.thread USING (no) WHERE thread.id = %s AND m.id = %s"
+
 _TAKE: Final = (
     "UPDATE {s}.thread SET seq = %s, updated_at = %s, token = %s, CHANGES"
     " WHERE no = %s AND epoch = %s AND seq = %s AND fence = %s AND lease_until > clock_timestamp()"
@@ -148,73 +159,23 @@ FIRST: Final = (
     " FROM {s}.thread WHERE id = %s"
 )
 """What a first commit that met a lost connection, or another owner, finds at its thread."""
-_CHANGES: Final = {
-    "unstage": "generation = generation + 1",
-    "status": "status = %s",
-    "graph": "graph = %s",
-    "rank": "rank = %s",
-    "release": "lease_until = 'epoch'",
-    "stay": "lease_until = clock_timestamp() + %s * interval '1 second'",
-}
 _TAKEN: Final = "SELECT no, generation FROM {s}.thread WHERE no = %s"
-_PARTS: Final = {
-    "record": "INSERT INTO {s}.record SELECT no, %s, %s, %s, %s FROM it",
-    "records": (
-        "INSERT INTO {s}.record SELECT no, r.* FROM it,"
-        " unnest(%s::bigint[], %s::bigint[], %s::bytea[], %s::bytea[]) AS r (seq, count, body, seal)"
-    ),
-    # The statement cannot see rows that a concurrent commit staged after its start, so it cannot delete all of them.
-    # Raising the thread's generation makes those invalid too.
-    "unstage": "DELETE FROM {s}.staged s USING it WHERE s.no = it.no AND s.generation < it.generation",
-    "stage": (
-        "INSERT INTO {s}.staged (no, generation, key, body) SELECT no, generation, p.key, p.body FROM it,"
-        " unnest(%s::bytea[], %s::bytea[]) WITH ORDINALITY AS p (key, body, place) ORDER BY p.place"
-        " ON CONFLICT (no, generation, key) DO UPDATE SET body = excluded.body"
-    ),
-    "snapshot": (
-        "INSERT INTO {s}.snapshot SELECT no, %s, %s FROM it ON CONFLICT (no, seq) DO UPDATE SET body = excluded.body"
-    ),
-    "blobs": (
-        "INSERT INTO {s}.blob SELECT no, p.name, p.body FROM it, unnest(%s::bytea[], %s::bytea[]) AS p (name, body)"
-        " ON CONFLICT (no, name) DO NOTHING"
-    ),
-    "meta": "INSERT INTO {s}.meta SELECT no, %s FROM it ON CONFLICT (no) DO UPDATE SET body = excluded.body",
-    "tenant": "INSERT INTO {s}.label (no, tenant, tags) SELECT no, %s, '{}' FROM it",
-    **LABEL_PARTS,
-    **MAIL_PARTS,
-}
-
-
-class Part(NamedTuple):
-    """Something that a commit writes besides the thread's row."""
-
-    name: str
-    """Key of `_PARTS`."""
-    values: list[Any]
-    """Parameters, in the order of the text."""
-    size: int
-    """Bytes of the bodies among them."""
-
-
-LARGE: Final = 32 * 2**20
-"""Bytes of values in one statement. A larger commit uses several statements in one transaction: the server accepts at
-most 1 GB, and holds several copies of a statement in memory."""
 
 
 def commit_text(parts: Iterable[str]) -> str:
-    """Return the statement that updates the thread's row and writes *parts*: keys of `_CHANGES` and `_PARTS`, in order.
+    """Return the statement that updates the thread's row and writes *parts*: keys of `CHANGES` and `PARTS`, in order.
 
     It returns one row, or none if the thread's row does not meet the conditions. Nothing is written then.
     """
     parts = list(parts)
-    changes = ", ".join(_CHANGES[part] for part in parts if part in _CHANGES)
+    changes = ", ".join(CHANGES[part] for part in parts if part in CHANGES)
     return _text(_TAKE.replace("CHANGES", changes), parts)
 
 
 def first_text(parts: Iterable[str], *, new: bool) -> str:
     """Return the statement that stores a claim and writes *parts*, as `commit_text`; *new* also makes the thread."""
     parts = list(parts)
-    changes = [_CHANGES[part] for part in parts if part in _CHANGES]
+    changes = [CHANGES[part] for part in parts if part in CHANGES]
     if not new:
         return _text(_TAKE_FREE.replace("CHANGES", ", ".join(changes)), parts)
     # A new thread has nothing staged. Each other change is "column = value".
@@ -232,90 +193,10 @@ def next_text(part: str) -> str:
 def _text(take: str, parts: Iterable[str]) -> str:
     """Return the statement that begins with *take*, which returns the thread's row, and writes *parts*."""
     # All parts read `it`, the thread's row. If it is empty, they write nothing: the commit is whole or nothing. A part
-    # runs although no statement reads it. `unstage` is in `_CHANGES` and in `_PARTS`; other changes are not parts.
+    # runs although no statement reads it. `unstage` is in `CHANGES` and in `PARTS`; other changes are not parts.
     steps = [f"it AS ({take})"]
-    steps += [f"p{n} AS ({_PARTS[part]})" for n, part in enumerate(parts) if part in _PARTS]
+    steps += [f"p{n} AS ({PARTS[part]})" for n, part in enumerate(parts) if part in PARTS]
     return f"WITH {', '.join(steps)} SELECT no FROM it"
-
-
-def commit_changes(commit: Commit, lease_s: float, *, release: bool) -> tuple[list[str], list[Any]]:
-    """Return the keys of `_CHANGES` that *commit* needs, and their parameters in the same order.
-
-    *release* says whether it ends the claim; otherwise it renews the lease by *lease_s* seconds.
-    """
-    changes: list[str] = []
-    values: list[Any] = []
-    if commit.status is not None:
-        changes.append("status")
-        values.append(commit.status)
-    if commit.graph is not None:
-        changes.append("graph")
-        values.append(to_bytes(commit.graph))
-    if commit.labels is not None:
-        changes.append("rank")
-        values.append(-commit.labels.priority)
-    if release:
-        changes.append("release")
-    else:
-        changes.append("stay")
-        values.append(lease_s)
-    if commit.unstage:
-        changes.append("unstage")
-    return changes, values
-
-
-def commit_parts(commit: Commit, thread: str) -> list[Part]:
-    """Return what *commit* to *thread* writes besides the thread's row.
-
-    Each part is small enough for one statement, unless a single body is larger.
-    """
-    parts: list[Part] = []
-    records = commit.records
-    if len(records) == 1:
-        seq, count, body, seal = records[0]
-        parts.append(Part("record", [seq, count, body, seal], len(body)))
-    elif records:
-        for some in _bundles(records):
-            columns = [list(column) for column in zip(*some, strict=True)]
-            parts.append(Part("records", columns, sum(len(record.body) for record in some)))
-    # A dict, because ON CONFLICT cannot touch a row twice: a key that is staged twice keeps its first place.
-    parts += _pages("stage", dict(commit.stage))
-    if commit.snapshot is not None:
-        parts.append(Part("snapshot", [*commit.snapshot], len(commit.snapshot.body)))
-    parts += _pages("blobs", commit.blobs)
-    if commit.meta is not None:
-        parts.append(Part("meta", [commit.meta], len(commit.meta)))
-    if commit.labels is not None or commit.questions is not None:
-        parts += [Part(*part) for part in label_parts(commit, thread)]
-    if commit.taken or commit.posts:
-        parts += [Part(*part) for part in mail_parts(commit, LARGE)]
-    return parts
-
-
-def _bundles(records: Iterable[Record]) -> list[list[Record]]:
-    """Return *records* in order, in groups of at most `LARGE` bytes, or of one record."""
-    groups: list[list[Record]] = [[]]
-    size = 0
-    for record in records:
-        if groups[-1] and size + len(record.body) > LARGE:
-            groups.append([])
-            size = 0
-        groups[-1].append(record)
-        size += len(record.body)
-    return groups
-
-
-def _pages(name: str, bodies: Mapping[str, bytes]) -> list[Part]:
-    """Return *bodies* in order, in parts with the name *name* of at most `LARGE` bytes, or of one body."""
-    parts: list[Part] = []
-    for key, body in bodies.items():
-        if not parts or parts[-1].size + len(body) > LARGE:
-            parts.append(Part(name, [[], []], 0))
-        keys, values = parts[-1].values
-        keys.append(to_bytes(key))
-        values.append(body)
-        parts[-1] = parts[-1]._replace(size=parts[-1].size + len(body))
-    return parts
 
 
 _UPTO: Final = (
@@ -373,6 +254,49 @@ PRUNE: Final = (
     " UPDATE {s}.thread SET first = coalesce((SELECT max(seq) + 1 FROM a), first) WHERE no = %(no)s RETURNING first"
 )
 SNAPSHOTS: Final = "SELECT seq FROM {s}.snapshot WHERE no = %s ORDER BY seq"
+REPLACE_RECORD: Final = "UPDATE {s}.record SET body = %s, seal = %s WHERE no = %s AND seq = %s AND count = %s"
+REMOVE_REPEATED: Final = (
+    "WITH a AS (DELETE FROM {s}.snapshot WHERE no = %(no)s AND seq > %(after)s),"
+    # A commit that ends a superstep raises the thread's generation, which makes the staged rows of older ones invalid.
+    # Such rows are removed too, if a concurrent commit has left some.
+    " b AS (DELETE FROM {s}.staged s USING {s}.thread t WHERE s.no = %(no)s AND t.no = s.no"
+    " AND s.generation < t.generation)"
+    " DELETE FROM {s}.blob WHERE no = %(no)s AND NOT name = ANY (%(keep)s::bytea[])"
+)
+
+# Schedules. Of several workers that move one, the first finds the old time.
+INSERT_SCHEDULE: Final = (
+    "INSERT INTO {s}.schedule (name, graph, version, due_at, body) VALUES (%s, %s, %s, %s, %s)"
+    " ON CONFLICT (name) DO NOTHING"
+)
+REPLACE_SCHEDULE: Final = (
+    "UPDATE {s}.schedule SET graph = %s, version = %s, due_at = %s, body = %s WHERE name = %s AND version = %s"
+)
+MOVE_SCHEDULE: Final = "UPDATE {s}.schedule SET due_at = %s WHERE name = %s AND version = %s AND due_at = %s"
+DELETE_SCHEDULE: Final = "DELETE FROM {s}.schedule WHERE name = %s"
+
+
+# Live items.
+_TIDY: Final = (
+    f"WITH a AS (DELETE FROM {{s}}.live_batch WHERE at < clock_timestamp() - {KEPT_S:.0f} * interval '1 second'),"
+    " b AS (DELETE FROM {s}.live_follower WHERE until < clock_timestamp() AND thread <> %(thread)s)"
+)
+FOLLOW: Final = (
+    f"{_TIDY}, c AS (INSERT INTO {{s}}.live_follower AS f (thread, until)"
+    " VALUES (%(thread)s, clock_timestamp() + %(for_s)s * interval '1 second')"
+    " ON CONFLICT (thread) DO UPDATE SET until = greatest(f.until, excluded.until))"
+    " SELECT coalesce(max(place), 0) FROM {s}.live_batch WHERE thread = %(thread)s"
+)
+RELAY: Final = (
+    f"{_TIDY}, c AS (DELETE FROM {{s}}.live_batch WHERE thread = %(thread)s AND place <= %(forget)s)"
+    " INSERT INTO {s}.live_batch (thread, id, body) VALUES (%(thread)s, %(id)s, %(body)s) RETURNING place"
+)
+RELAYED: Final = "SELECT place, id, body FROM {s}.live_batch WHERE thread = %s AND place > %s ORDER BY place LIMIT %s"
+FORGET_LIVE: Final = "DELETE FROM {s}.live_batch WHERE thread = ANY (%s::text[])"
+FOLLOWED: Final = (
+    "SELECT thread FROM {s}.live_follower WHERE thread = ANY (%(threads)s::text[]) AND thread > %(after)s"
+    " AND until > clock_timestamp() ORDER BY thread LIMIT %(most)s"
+)
 
 
 def to_head(thread: str, row: tuple[Any, ...]) -> Head:
