@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from graphrt.events.status import Status
 from graphrt.stores.filters import (
@@ -77,35 +77,23 @@ __all__ = [
 ]
 
 
+# A program does not pay for the modules of stores that it does not use.
+_HOMES: Final = {
+    "EncryptedStore": "graphrt.stores.encrypted",
+    "PostgresStore": "graphrt.stores.postgres",
+    "SqliteStore": "graphrt.stores.sqlite",
+    "StoreWrapper": "graphrt.stores.wrapper",
+    "TenantStore": "graphrt.stores.tenants",
+    "register_type": "graphrt._codec",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """Import the class *name* of this module at first access (PEP 562), or a function of another one.
+    """Import the class or function *name* at first access (PEP 562)."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
 
-    A program does not pay for the modules of stores that it does not use.
-    """
-    match name:
-        case "SqliteStore":
-            from graphrt.stores.sqlite import SqliteStore
-
-            return SqliteStore
-        case "PostgresStore":
-            from graphrt.stores.postgres import PostgresStore
-
-            return PostgresStore
-        case "EncryptedStore":
-            from graphrt.stores.encrypted import EncryptedStore
-
-            return EncryptedStore
-        case "TenantStore":
-            from graphrt.stores.tenants import TenantStore
-
-            return TenantStore
-        case "StoreWrapper":
-            from graphrt.stores.wrapper import StoreWrapper
-
-            return StoreWrapper
-        case "register_type":  # declares how values of a user's class are stored
-            from graphrt._codec import register
-
-            return register
-        case _:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # `register_type` declares how values of a user's class are stored.
+    return getattr(import_module(home), "register" if name == "register_type" else name)

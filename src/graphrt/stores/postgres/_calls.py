@@ -48,7 +48,10 @@ class Calls:
         Raises:
             StoreError: The work failed, or the server did not come back within `connect_timeout_s`.
         """
-        wait: ReconnectWait | None = None
+        end, pause_s = (
+            0.0,
+            0.01,
+        )  # when to give up, which counts from the first failure; the pause, doubled up to 0.25 s
         failure: StoreError | None = None  # the newest, raised when the tries or the time are over
         lost = entered = False  # whether a connection was lost; whether this round got one
         tries = 0  # rounds that got a connection and so began the work
@@ -76,9 +79,11 @@ class Calls:
                 failure = failure or error
             tries += entered
             entered = False
-            wait = wait or ReconnectWait(self._link.connect_timeout_s)
-            if tries == _TRIES or not wait.wait():
+            end = end or time.monotonic() + self._link.connect_timeout_s
+            if tries == _TRIES or time.monotonic() + pause_s > end:
                 raise failure
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 0.25)
 
     def run(self, connection: Connection, text: str, values: Any = None) -> Cursor:
         """Run one statement with its parameters *values*, once; results are in binary format.
@@ -93,19 +98,3 @@ class Calls:
         *doing* says for an error what is tried, as in `call`.
         """
         return self.call(lambda connection, _: self.run(connection, text, values), doing)
-
-
-class ReconnectWait:
-    """The backoff of one call: pauses of 0.01 s, doubled up to 0.25 s, until *timeout_s* seconds have passed."""
-
-    def __init__(self, timeout_s: float) -> None:
-        self._end: Final = time.monotonic() + timeout_s
-        self._pause_s = 0.01
-
-    def wait(self) -> bool:
-        """Pause. Returns False, without a pause, if the time is over."""
-        if time.monotonic() + self._pause_s > self._end:
-            return False
-        time.sleep(self._pause_s)
-        self._pause_s = min(2 * self._pause_s, 0.25)
-        return True
