@@ -166,10 +166,10 @@ def test_erased_line_leaves_the_chain_whole(ring: KeyRing | None) -> None:
     hollow = [LINES[0], ERASED_LINE, LINES[2]]
 
     chain = Chain("t", keys=ring.of("t") if ring else None)
-    links = Links(genesis("t"))
+    links = Links(genesis("t"), "t")
     for seq, (lines, seal) in enumerate([(hollow, erased(first, 1)), (LINES, second)], 1):
         chain.check(seq, 1, 1.5, lines, WRITTEN, seal)
-        links.check(seq, 1, 1.5, lines, seal)
+        links.check(seq, 1, 1.5, lines, WRITTEN, seal)
 
 
 def test_line_put_back_or_changed_after_it_was_erased_is_noticed() -> None:

@@ -259,14 +259,18 @@ class Links:
     Args:
         leaf: Leaf of the record before the first one, or `genesis` of the thread. None if it is not known: of the first
             record is then only verified what does not depend on it.
+        name: Id of the thread that the records are of, as `Chain.name`; None if it is not known.
     """
 
-    __slots__ = ("_leaf",)
+    __slots__ = ("_leaf", "name")
 
-    def __init__(self, leaf: bytes | None) -> None:
+    def __init__(self, leaf: bytes | None, name: str | None) -> None:
         self._leaf = leaf
+        self.name: str | None = name
 
-    def check(self, seq: int, count: int, at: float, lines: Sequence[bytes], seal: bytes) -> None:
+    def check(
+        self, seq: int, count: int, at: float, lines: Sequence[bytes], _written: Sequence[tuple[str, int]], seal: bytes
+    ) -> None:
         """Verify the next commit; see `Chain.check`.
 
         Raises:

@@ -21,12 +21,12 @@ from graphrt._journal.batch import Batch
 from graphrt._journal.batch_format import blob_names, closed, digest, encode
 from graphrt._journal.body import ERASED_LINE, Body
 from graphrt._journal.name_table import Names
-from graphrt._journal.reader import Reader, check_end, check_name, check_own, check_unsealed, lacking
+from graphrt._journal.reader import Reader, check_end, check_name, check_own, lacking
 from graphrt._journal.staging import binding, outcomes
 from graphrt._journal.standing import ThreadStanding
 from graphrt._journal.text_in_values import escaped
 from graphrt._journal.thread_fold import chain_of
-from graphrt._journal.thread_meta import name_after, read_meta
+from graphrt._journal.thread_meta import read_meta
 from graphrt._journal.value_lines import Place, places
 from graphrt._journal.verifying import PLAIN, note_erased
 from graphrt.events import ValuesErased
@@ -194,13 +194,8 @@ class ThreadErasure:
         for record in self._store.records(head.thread, after=seq, upto=head.seq):
             if record.seq - record.count != seq:
                 raise lacking(head.thread, seq + 1)
-            batch, body = reader.body(record.body, place=record.seq, first=record.seq == record.count)
+            batch, body = reader.checked(record, self.chain)
             lines = body.lines
-            if self.chain is not None:
-                self.chain.check(record.seq, record.count, batch.at, lines, body.written, record.seal)
-            else:
-                check_unsealed(record.seq, record.seal)
-            reader.check_vouched(record, batch, body)
             self._blobs |= blob_names(record.body)
             part = part_of(lines, reader.names.known, seq + 1, self._choose)
             self._look_in(lines[0])
@@ -212,8 +207,6 @@ class ThreadErasure:
                 self._cut[record.seq] = record, part
             self.ends_with_erasure = isinstance(batch.logged[-1][1], ValuesErased)  # pairs of path and event
             note_erased(batch.logged, self.known_erased)
-            if self.chain is not None:
-                self.chain.name = name_after(batch.logged, self.chain.name)
             self._standing.apply(batch.logged, record.seq - record.count + 1, batch.run)
             seq = record.seq
         check_end(head.thread, seq, head.seq)

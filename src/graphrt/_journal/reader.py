@@ -26,7 +26,7 @@ from graphrt._journal.batch_format import decode, digest
 from graphrt._journal.body import NOTHING, Body
 from graphrt._journal.name_table import Names
 from graphrt._journal.staging import binding, outcomes
-from graphrt._journal.thread_meta import name_in
+from graphrt._journal.thread_meta import name_after, name_in
 from graphrt.errors import StoreError
 from graphrt.errors._codes.journal import (
     STAGED_OUTCOMES_CHANGED,
@@ -39,7 +39,7 @@ from graphrt.stores.values import Record
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec
-    from graphrt._journal.chain import Links
+    from graphrt._journal.chain import Chain, Links
     from graphrt._journal.log_keys import KeyRing
 
 WORLD: Final = frozenset({"store-unavailable", "store-busy", "store-closed", "store-full", "store-read-only"})
@@ -178,13 +178,14 @@ class Reader:
         for record in records:
             yield from self.batch(record).entries(record.seq - record.count + 1, self.thread)
 
-    def checked(self, record: Record, links: Links | None) -> Batch:
-        """Return the batch of *record*, verified against its seal and the record before, for listings of entries.
+    def checked(self, record: Record, chain: Chain | Links | None) -> tuple[Batch, Body]:
+        """Return the next record, verified against its seal and the record before: its batch, and its body.
 
-        The hash of the state in the seal is not verified, since that needs all that was ever written; see `Links`.
+        What the record vouches for is verified too, and the *chain* follows it, also to the name that it gives a copy.
 
         Args:
-            links: The chain of seals up to the record before; None if the thread is not chained.
+            chain: The chain up to the record before. None if the thread is not chained, or if that record is not known:
+                then the seal is not verified.
 
         Raises:
             StoreError: The record is not what was sealed, does not follow, or has another number of entries than it
@@ -192,18 +193,25 @@ class Reader:
         """
         batch, body = self.body(record.body, place=record.seq, first=record.seq == record.count)
         if len(batch.logged) != record.count:
-            raise self.miscounted(record, len(batch.logged))
+            raise STORE_DAMAGED(
+                problem=f"The record of entry {record.seq} of thread {self.thread!r} holds {len(batch.logged)} entries, not {record.count}",
+                thread=self.thread,
+                seq=record.seq,
+            )
         try:
-            if links is not None:
-                links.check(record.seq, record.count, batch.at, body.lines, record.seal)
-            else:
-                check_unsealed(record.seq, record.seal)
+            if chain is not None:
+                chain.check(record.seq, record.count, batch.at, body.lines, body.written, record.seal)
+                last = batch.logged[-1][1] if batch.logged else None
+                if last.__class__ is events.ThreadCopied and chain.name is not None:  # the only entry of its commit
+                    chain.name = name_after(batch.logged, chain.name)
+            elif not self._chained:
+                _check_unsealed(record.seq, record.seal)
         except StoreError as error:
             raise self.placed(error, record.seq) from error.__cause__
-        self.check_vouched(record, batch, body)
-        return batch
+        self._check_vouched(record, batch, body)
+        return batch, body
 
-    def check_vouched(self, record: Record, batch: Batch, body: Body) -> None:
+    def _check_vouched(self, record: Record, batch: Batch, body: Body) -> None:
         """Check that meta and snapshots are what *record* vouches for, and note what it vouches for of staged bodies.
 
         Args:
@@ -266,14 +274,6 @@ class Reader:
             known=known,
         )
 
-    def miscounted(self, record: Record, found: int) -> StoreError:
-        """Return the error for a record that holds another number of entries than it says."""
-        return STORE_DAMAGED(
-            problem=f"The record of entry {record.seq} of thread {self.thread!r} holds {found} entries, not {record.count}",
-            thread=self.thread,
-            seq=record.seq,
-        )
-
     def staged(self, key: str, payload: bytes) -> Sequence[Logged]:
         """Return the events that are staged under *key*, with their paths. A staged body brings its own names."""
         return self.body(payload, Names(), place=f"what is staged of {key!r}", key=key)[0].logged
@@ -289,7 +289,7 @@ class Reader:
         if not isinstance(event, events.StateSaved):
             error = STORE_DAMAGED(problem="The body of a snapshot is not a snapshot", thread=None, seq=None)
             raise self.placed(error, "its snapshot")
-        self._saved[seq] = payload  # a later record may vouch for it, see `check_vouched`
+        self._saved[seq] = payload  # a later record may vouch for it, see `_check_vouched`
         return event
 
 
@@ -326,7 +326,7 @@ def check_end(thread: str, seq: int, last: int, *, more: bool = False) -> None:
     )
 
 
-def check_unsealed(seq: int, seal: bytes) -> None:
+def _check_unsealed(seq: int, seal: bytes) -> None:
     """Check that a record of a thread that is not chained has no seal.
 
     A seal there means that the meta was changed. Switching the chain off would otherwise hide changes of records.

@@ -19,11 +19,10 @@ from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import evolve_all
 from graphrt._journal.batch import Batch
-from graphrt._journal.reader import Reader, check_unsealed, lacking
+from graphrt._journal.reader import Reader, lacking
 from graphrt._journal.standing import ThreadStanding
-from graphrt._journal.thread_meta import name_after
 from graphrt._plan.tables import Plan
-from graphrt.errors import GraphrtError, StoreError
+from graphrt.errors import GraphrtError
 from graphrt.errors._codes.journal import FOLD_FAILED, JOURNAL_MISFIT
 from graphrt.errors._codes.stores import STORE_DAMAGED
 from graphrt.limits import Limits
@@ -144,21 +143,10 @@ class Fold(ThreadStanding):
         Raises:
             StoreError: The record is damaged, or is not the next one.
         """
-        first = record.seq - record.count + 1
-        if first != self.seq + 1:  # entries are numbered without gaps
+        if record.seq - record.count != self.seq:  # entries are numbered without gaps
             raise lacking(self.reader.thread, self.seq + 1)
-        batch, body = self.reader.body(record.body, place=record.seq, first=first == 1)
-        try:
-            if self.chain is not None:
-                self.chain.check(record.seq, record.count, batch.at, body.lines, body.written, record.seal)
-            else:
-                check_unsealed(record.seq, record.seal)
-        except StoreError as error:
-            raise self.reader.placed(error, record.seq) from error.__cause__
-        self.reader.check_vouched(record, batch, body)
+        batch, _ = self.reader.checked(record, self.chain)
         self.tail += len(record.body) + len(record.seal)
-        if len(batch.logged) != record.count:
-            raise self.reader.miscounted(record, len(batch.logged))
         return batch
 
     def fold(self, logged: Sequence[Logged], first: int, run: str) -> None:
@@ -205,8 +193,6 @@ class Fold(ThreadStanding):
         if last.__class__ is events.ThreadUpdated:
             standing: ThreadStanding = self  # whose attribute it is
             standing.status = status_after(self.engine, self.status)
-        elif isinstance(last, events.ThreadCopied) and self.chain is not None:  # the only entry of its commit
-            self.chain.name = name_after(logged[-1:], self.chain.name)
 
 
 SETTLES: Final = frozenset(

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 from pydantic_core import from_json
 
 from graphrt._journal.batch_format import blob_names
-from graphrt._journal.reader import WORLD, Reader, check_name, check_own, check_unsealed
+from graphrt._journal.reader import WORLD, Reader, check_name, check_own
 from graphrt._journal.seal import erased_lines
-from graphrt._journal.thread_meta import name_after, read_meta
+from graphrt._journal.thread_meta import read_meta
 from graphrt.errors import StoreError
 from graphrt.events import RunStarted, ValuesErased
 from graphrt.stores.protocol import Store
@@ -144,7 +144,7 @@ class Check:
         chain = self._chain(meta, seq, digests)
         if seq and seq not in digests:
             yield "snapshot", f"There is no snapshot of entry {seq}, up to which the thread was pruned.", seq
-        sealed, whole = bool(meta.get("chained")), True  # `whole`: no gap and no damage so far
+        whole = True  # no gap and no damage so far
         for record in self._store.records(self._thread, after=seq):
             if record.seq - record.count != seq:
                 yield (
@@ -158,7 +158,7 @@ class Check:
             if seq > head.seq:
                 yield "tail", f"There are entries after {head.seq}, which was the last one.", head.seq + 1
                 return
-            broken = list(_found("record", partial(self._read, reader, record, chain, sealed=sealed), seq))
+            broken = list(_found("record", partial(self._read, reader, record, chain), seq))
             yield from broken
             if broken:
                 chain, whole = None, False  # without its state, the chain says nothing about later records
@@ -189,32 +189,21 @@ class Check:
         if self._at is not None and head.updated_at < self._at and not copied:
             yield "head", f"It is listed as last written before its entry {head.seq}.", None
 
-    def _read(self, reader: Reader, record: Record, chain: Chain | None, *, sealed: bool) -> None:
+    def _read(self, reader: Reader, record: Record, chain: Chain | None) -> None:
         """Decode *record*, verify it against its seal, and note its time and graph for `_misplaced`.
 
         Args:
             reader: Decodes it.
             record: The record.
-            chain: The chain before the record; None if there is none or it is not known. Then only whether a seal may
-                exist is checked.
-            sealed: Whether the thread is chained.
+            chain: The chain before the record; None if there is none or it is not known.
 
         Raises:
             StoreError: The record is damaged.
         """
-        batch, body = reader.body(record.body, place=record.seq, first=record.seq == record.count)
-        if len(batch.logged) != record.count:
-            raise reader.miscounted(record, len(batch.logged))
-        if chain is not None:
-            chain.check(record.seq, record.count, batch.at, body.lines, body.written, record.seal)
-        elif not sealed:
-            check_unsealed(record.seq, record.seal)
-        reader.check_vouched(record, batch, body)
+        batch, body = reader.checked(record, chain)
         if chain is not None and (gone := erased_lines(record.seal, len(body.lines))):
             self._gone[record.seq] = gone
         note_erased(batch.logged, self._erased)
-        if chain is not None:
-            chain.name = name_after(batch.logged, chain.name)
         self._at = batch.at
         for path, event in batch.logged:
             if isinstance(event, RunStarted) and not path:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from graphrt._journal.migrate_thread import codec_to_show
 from graphrt._journal.reader import Reader, check_end, check_name, check_own, lacking
-from graphrt._journal.thread_meta import name_after, read_meta
+from graphrt._journal.thread_meta import read_meta
 from graphrt._runs.arguments import check_number
 from graphrt._runs.loading import the_store
 from graphrt._runs.run_config import RunConfig
@@ -62,19 +62,16 @@ def entries(
     upto = None if most is None else seq + 1 + most
     size = 0
     # `links` verifies that each record follows the one before it.
-    leaf, name = _chain_before(store, reader, chained, seq, head.first) if chained else (None, None)
-    links = _links(leaf) if chained else None
+    links = _chain_before(store, reader, chained, seq, head.first) if chained else None
     for record in store.records(thread, after=seq, upto=upto):
         first = record.seq - record.count + 1
         if first > seq + 1:
             # A gap is damage, unless the entries were pruned meanwhile; then this goes on with what is left.
             if store.head(thread).first <= seq + 1:
                 raise lacking(thread, seq + 1)
-            links = _links(None) if chained else None  # the record before the gap is gone: begin anew
-        batch = reader.checked(record, links)
+            links = links and links.__class__(None, links.name)  # the record before the gap is gone: begin anew
+        batch, _ = reader.checked(record, links)
         seq = record.seq
-        if name is not None:
-            name = name_after(batch.logged, name)
         for entry in batch.entries(first, thread):
             if entry.seq > after:
                 yield entry
@@ -85,35 +82,28 @@ def entries(
     if after < head.seq:
         # Entries that were written since the head was read are allowed (*more*).
         check_end(thread, seq, head.seq if upto is None else min(head.seq, upto), more=True)
-        if name is not None and seq >= head.seq:
-            check_name(store, thread, name)
+        if links is not None and links.name is not None and seq >= head.seq:
+            check_name(store, thread, links.name)
 
 
-def _links(leaf: bytes | None) -> Links:
-    """Return what verifies the records after the one with this leaf; None does not verify the first link."""
-    from graphrt._journal.chain import Links  # imported late: it loads OpenSSL
-
-    return Links(leaf)
-
-
-def _chain_before(store: Store, reader: Reader, chained: str, seq: int, first: int) -> tuple[bytes | None, str | None]:
-    """Return the leaf of the record that ends with entry *seq*, from which a chain check goes on, and the thread's name.
+def _chain_before(store: Store, reader: Reader, chained: str, seq: int, first: int) -> Links:
+    """Return what verifies the records after entry *seq*: with the leaf of that record, and the thread's name.
 
     Both are known at the beginning, and right after the entries that a prune removed, for which the snapshot has them.
-    Elsewhere they are None.
+    Elsewhere they are None, and the first link is not verified.
 
     Args:
         chained: Id of the thread that the chain began with.
         first: Number of the oldest entry that is left.
     """
-    from graphrt._journal.chain import LEAF, NAME, genesis  # imported late: it loads OpenSSL
+    from graphrt._journal.chain import LEAF, NAME, Links, genesis  # imported late: it loads OpenSSL
 
     if seq < 1:
-        return genesis(chained), chained
+        return Links(genesis(chained), chained)
     if seq != first - 1:
-        return None, None
+        return Links(None, None)
     snapshot = store.load(reader.thread, upto=seq).snapshot  # a prune keeps it
     if snapshot is None or snapshot.seq != seq:
-        return None, None
+        return Links(None, None)
     digests = reader.saved(snapshot.body, seq).digests
-    return bytes.fromhex(digests[LEAF]), digests.get(NAME, chained)
+    return Links(bytes.fromhex(digests[LEAF]), digests.get(NAME, chained))

@@ -19,7 +19,7 @@ from graphrt._journal.leases import check_unmoved
 from graphrt._journal.reader import Reader, check_end, check_name, check_own
 from graphrt._journal.staging import outcomes
 from graphrt._journal.thread_fold import Fold
-from graphrt._journal.thread_meta import name_after, read_meta
+from graphrt._journal.thread_meta import read_meta
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import InputError
 from graphrt.errors._codes.threads import STAGED_MISFIT, THREAD_WITHOUT_STORE, UNKNOWN_ENTRY, UNKNOWN_THREAD
@@ -233,16 +233,16 @@ def check_named(config: RunConfig, fold: Fold, last: int) -> None:
     chain, store, thread = fold.chain, the_store(config), fold.reader.thread
     if chain is None or chain.name == shared_id(store, thread):
         return
-    name = chain.name
-    if fold.seq < last:
-        from graphrt._journal.chain import Links  # loaded already, since there is a chain
-        from graphrt._journal.verifying import PLAIN  # imported late: it loads what verifies whole stores
+    from graphrt._journal.chain import Links  # loaded already, since there is a chain
+    from graphrt._journal.verifying import PLAIN  # imported late: it loads what verifies whole stores
 
-        reader, links = Reader(store, thread, PLAIN, meta=fold.meta, keys=config.keys), Links(chain.leaf)
+    links = Links(chain.leaf, chain.name)
+    if fold.seq < last:
+        reader = Reader(store, thread, PLAIN, meta=fold.meta, keys=config.keys)
         for record in store.records(thread, after=fold.seq):
             if record.seq - record.count >= fold.seq:  # else it was verified whole, and only a part of it folded
-                name = name_after(reader.checked(record, links).logged, name)
-    check_name(store, thread, name)
+                reader.checked(record, links)
+    check_name(store, thread, links.name)
 
 
 def top_task(key: str) -> str:
