@@ -1,9 +1,10 @@
-"""Threads over HTTP: `app`, an ASGI application (extra `graphrt[serve]`).
+"""Threads over HTTP: `app`, an ASGI application, and `Client`, which has the verbs of `Runtime` (extra `graphrt[serve]`).
 
     app = graphrt.serve.app(runtime, authorize=who)        # starts, shows, answers, edits; drives nothing
+    client = graphrt.serve.Client("http://localhost:8000", "research", token="...")
 
 `graphrt serve module:graph --store URL` runs the application, with a worker beside it. Names are imported when they are
-first used.
+first used: a client needs httpx alone, a server starlette.
 """
 
 from __future__ import annotations
@@ -16,6 +17,18 @@ if TYPE_CHECKING:
     from graphrt.serve._access import ALL_RIGHTS, Authorize, Caller, LoopbackAccess, Right, anyone
     from graphrt.serve._asgi import Application, app
     from graphrt.serve._bounds import Bounds
+    from graphrt.serve._client import Client, ClientOptions, RemoteSchedules
+    from graphrt.serve._client_values import (
+        QuestionsWanted,
+        RemoteEntry,
+        RemoteLiveItem,
+        RemoteQuestion,
+        RemoteState,
+        RemoteThread,
+        ScheduleOptions,
+        StartOptions,
+        ThreadsWanted,
+    )
     from graphrt.serve._server import serve
 
 __all__ = [
@@ -24,8 +37,20 @@ __all__ = [
     "Authorize",
     "Bounds",
     "Caller",
+    "Client",
+    "ClientOptions",
     "LoopbackAccess",
+    "QuestionsWanted",
+    "RemoteEntry",
+    "RemoteLiveItem",
+    "RemoteQuestion",
+    "RemoteSchedules",
+    "RemoteState",
+    "RemoteThread",
     "Right",
+    "ScheduleOptions",
+    "StartOptions",
+    "ThreadsWanted",
     "anyone",
     "app",
     "serve",
@@ -35,6 +60,21 @@ _MODULES = {
     **dict.fromkeys(("ALL_RIGHTS", "Authorize", "Caller", "LoopbackAccess", "Right", "anyone"), "_access"),
     **dict.fromkeys(("Application", "app"), "_asgi"),
     "Bounds": "_bounds",
+    **dict.fromkeys(("Client", "ClientOptions", "RemoteSchedules"), "_client"),
+    **dict.fromkeys(
+        (
+            "QuestionsWanted",
+            "RemoteEntry",
+            "RemoteLiveItem",
+            "RemoteQuestion",
+            "RemoteState",
+            "RemoteThread",
+            "ScheduleOptions",
+            "StartOptions",
+            "ThreadsWanted",
+        ),
+        "_client_values",
+    ),
     "serve": "_server",
 }
 

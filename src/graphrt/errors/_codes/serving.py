@@ -1,8 +1,8 @@
-"""Errors of the HTTP server: requests that it refuses."""
+"""Errors of the HTTP server: requests that it refuses, and answers of a server that its client cannot read."""
 
 from __future__ import annotations
 
-from graphrt.errors import InputError
+from graphrt.errors import InputError, StoreError
 from graphrt.errors._error_code import ErrorCode
 
 UNAUTHENTICATED = ErrorCode(
@@ -75,4 +75,14 @@ KEY_OUTCOME_UNKNOWN = ErrorCode(
     InputError,
     "The process that got the first request with this idempotency key ended before it answered.",
     fix="Look at the thread whether the request had its effect; if not, send it with a new key.",
+)
+SERVER_UNREACHABLE = ErrorCode(
+    "server-unreachable",
+    StoreError,
+    "The server at {url} cannot be reached, or its answer was cut off: {error:told}",
+    fix="Check the address, and that the server runs. A call with key= may be repeated.",
+)
+BAD_SERVER_ANSWER = SERVER_UNREACHABLE.variant(
+    "The server at {url} answered with status {status_code} and no document of graphrt.",
+    fix="Check that the address is that of `graphrt serve`, and what a proxy in front of it does.",
 )

@@ -1,0 +1,786 @@
+"""`Client`: the verbs of `Runtime`, on a server of `graphrt.serve`. Httpx is imported here alone.
+
+The steps of a verb are written once, as a flow: a generator that yields requests and is sent their documents. The sync
+verb and its async twin differ in who sends the requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Final, Generic, TypeAlias, TypeVar, Unpack, cast, final, overload
+from urllib.parse import quote
+
+import httpx
+import typing_extensions as te
+from pydantic import TypeAdapter
+
+from graphrt.commands import UNSET
+from graphrt.errors import ConflictError, GraphrtError, InputError, StoreError
+from graphrt.errors._codes.serving import BAD_SERVER_ANSWER, SERVER_UNREACHABLE
+from graphrt.errors._codes.threads import INPUT_OR_ANSWERS, NOT_ENDED_YET, RUN_FAILED_ELSEWHERE
+from graphrt.graph import CompiledGraph
+from graphrt.runtime import Schedule
+from graphrt.serve._client_values import (
+    QuestionsWanted,
+    RemoteEntry,
+    RemoteLiveItem,
+    RemoteQuestion,
+    RemoteState,
+    RemoteThread,
+    ScheduleOptions,
+    StartOptions,
+    ThreadsWanted,
+    question_of,
+    state_of,
+    thread_of,
+)
+
+S = te.TypeVar("S", default=dict[str, Any])
+T = TypeVar("T")
+
+_WAIT_S: Final = 25.0
+"""Seconds for which one request waits for the end of a run: less than proxies wait for an answer."""
+_TRIES: Final = 4
+"""How often a request is sent that may be repeated, and how often in a row a stream is opened again."""
+_PAUSE_S: Final = 0.2
+"""Seconds before the second try; twice as many before each further one."""
+_CONFLICTS: Final = frozenset({"conflict", "lost-lease"})
+
+
+class ClientOptions(te.TypedDict, total=False):
+    """Options of a `Client`, which documents them."""
+
+    token: str | None
+    headers: Mapping[str, str] | None
+    timeout_s: float
+    transport: httpx.BaseTransport | None
+    async_transport: httpx.AsyncBaseTransport | None
+
+
+class _Request:
+    """A request of a flow. It may be repeated if it only reads, or has a key."""
+
+    __slots__ = ("body", "key", "method", "path", "query")
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        query: Mapping[str, Any] | None = None,
+        key: str | None = None,
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.body = body
+        self.query = {name: value for name, value in (query or {}).items() if value is not None}
+        self.key = key
+
+    @property
+    def tries(self) -> int:
+        """How often it may be sent."""
+        return _TRIES if self.method == "GET" or self.key is not None else 1
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Its own headers."""
+        return {} if self.key is None else {"idempotency-key": self.key}
+
+
+Flow: TypeAlias = Generator[_Request, Any, T]
+"""The steps of a verb: yields requests, is sent the pair of status and document of each, and returns the result."""
+
+
+@final
+class Client(Generic[S]):
+    """The threads of one graph on a server, with the verbs of `Runtime` and their async twins.
+
+    Args:
+        url: Address of the server, with the path that the application is mounted at.
+        graph: The graph, or its name. With a graph, states are instances of its state class; with a name, dicts.
+        token: Sent as `Authorization: Bearer TOKEN`.
+        headers: More headers, such as other credentials.
+        timeout_s: Seconds for an answer of the server, besides those for which it is asked to wait for a run.
+        transport: Replaces the network, for tests; likewise *async_transport* under the async verbs.
+
+    Writes take *key*, an idempotency key: the write has its effect once, and is repeated if its answer was lost.
+    """
+
+    @overload
+    def __init__(self, url: str, graph: CompiledGraph[S, Any, Any], **options: Unpack[ClientOptions]) -> None: ...
+    @overload
+    def __init__(self: Client[dict[str, Any]], url: str, graph: str, **options: Unpack[ClientOptions]) -> None: ...
+    def __init__(
+        self,
+        url: str,
+        graph: CompiledGraph[Any, Any, Any] | str,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        token = options.get("token")
+        name = graph if isinstance(graph, str) else graph.name
+        self._url: Final = f"{url.rstrip('/')}/graphs/{quote(name)}"
+        self._adapter: Final[TypeAdapter[Any] | None] = (
+            None if isinstance(graph, str) else TypeAdapter(graph.state_type)
+        )
+        self._headers: Final = {
+            **({} if token is None else {"authorization": f"Bearer {token}"}),
+            **(options.get("headers") or {}),
+        }
+        self._timeout_s: Final = options.get("timeout_s", 30.0)
+        self._transport: Final = options.get("transport")
+        self._async_transport: Final = options.get("async_transport")
+        self._http: httpx.Client | None = None
+        self._ahttp: httpx.AsyncClient | None = None
+        self.schedules: Final = RemoteSchedules(self)
+        """The schedules of the graph."""
+
+    # -- runs ------------------------------------------------------------------------------------------------------
+
+    def run(self, input: Any, *, thread: str | None = None, **options: Unpack[StartOptions]) -> RemoteState[S]:
+        """Start a run, and wait until it has ended: completed, interrupted or cancelled; see `Runtime.run`.
+
+        Raises:
+            RunFailedError: The run failed.
+            InputError: The server refused the input, or the caller.
+        """
+        return self._drive(self._run(self._start(input, thread, UNSET, UNSET, options)))
+
+    async def arun(self, input: Any, *, thread: str | None = None, **options: Unpack[StartOptions]) -> RemoteState[S]:
+        """Start a run, and wait until it has ended; see `run`."""
+        return await self._adrive(self._run(self._start(input, thread, UNSET, UNSET, options)))
+
+    def resume(
+        self, thread: str, answers: Any = UNSET, *, answer: Any = UNSET, key: str | None = None
+    ) -> RemoteState[S]:
+        """Answer the open questions of a thread, and wait until its run has ended; see `Runtime.resume`."""
+        return self._drive(self._run(self._answer(thread, answers, answer, key)))
+
+    async def aresume(
+        self, thread: str, answers: Any = UNSET, *, answer: Any = UNSET, key: str | None = None
+    ) -> RemoteState[S]:
+        """Answer the open questions of a thread; see `resume`."""
+        return await self._adrive(self._run(self._answer(thread, answers, answer, key)))
+
+    def retry(self, thread: str, *, key: str | None = None) -> RemoteState[S]:
+        """Continue a failed or cancelled thread, and wait until its run has ended; see `Runtime.retry`."""
+        return self._drive(self._run(self._retry(thread, key)))
+
+    async def aretry(self, thread: str, *, key: str | None = None) -> RemoteState[S]:
+        """Continue a failed or cancelled thread; see `retry`."""
+        return await self._adrive(self._run(self._retry(thread, key)))
+
+    def start(
+        self,
+        input: Any = UNSET,
+        *,
+        thread: str | None = None,
+        answers: Any = UNSET,
+        answer: Any = UNSET,
+        **options: Unpack[StartOptions],
+    ) -> str:
+        """Begin or continue a run, and return the id of its thread at once; see `Runtime.start`."""
+        return self._drive(self._start(input, thread, answers, answer, options))
+
+    async def astart(
+        self,
+        input: Any = UNSET,
+        *,
+        thread: str | None = None,
+        answers: Any = UNSET,
+        answer: Any = UNSET,
+        **options: Unpack[StartOptions],
+    ) -> str:
+        """Begin or continue a run; see `start`."""
+        return await self._adrive(self._start(input, thread, answers, answer, options))
+
+    def wait(self, thread: str, *, timeout_s: float | None = None) -> RemoteState[S]:
+        """Wait until the run of the thread has ended; see `Runtime.wait`.
+
+        Raises:
+            RunFailedError: The run failed.
+            WaitTimeoutError: *timeout_s* is over. The run goes on.
+        """
+        return self._drive(self._wait(thread, timeout_s))
+
+    async def await_(self, thread: str, *, timeout_s: float | None = None) -> RemoteState[S]:
+        """Wait until the run of the thread has ended; see `wait`."""
+        return await self._adrive(self._wait(thread, timeout_s))
+
+    def cancel(self, thread: str) -> bool:
+        """Cancel the run of a thread, or a paused thread; see `Runtime.cancel`."""
+        return self._drive(self._field("cancelled", _Request("POST", f"{_at(thread)}/cancel")))
+
+    async def acancel(self, thread: str) -> bool:
+        """Cancel the run of a thread; see `cancel`."""
+        return await self._adrive(self._field("cancelled", _Request("POST", f"{_at(thread)}/cancel")))
+
+    def signal(
+        self, thread: str, name: str, value: Any = None, *, id: str | None = None, key: str | None = None
+    ) -> bool:
+        """Send a signal to a thread, and return whether it is kept; see `Runtime.signal`."""
+        return self._drive(self._field("kept", _signal(thread, name, value, id, key)))
+
+    async def asignal(
+        self, thread: str, name: str, value: Any = None, *, id: str | None = None, key: str | None = None
+    ) -> bool:
+        """Send a signal to a thread; see `signal`."""
+        return await self._adrive(self._field("kept", _signal(thread, name, value, id, key)))
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    def state(self, thread: str, *, at: int | None = None) -> RemoteState[S]:
+        """Return the thread as it is now, or was after the entry *at*; see `Runtime.state`."""
+        return self._drive(self._state(thread, at))
+
+    async def astate(self, thread: str, *, at: int | None = None) -> RemoteState[S]:
+        """Return the thread as it is now; see `state`."""
+        return await self._adrive(self._state(thread, at))
+
+    def history(self, thread: str, *, limit: int = 20, before: int | None = None) -> tuple[RemoteState[S], ...]:
+        """Return past states of the thread, newest first; see `Runtime.history`."""
+        return self._drive(self._history(thread, limit, before))
+
+    async def ahistory(self, thread: str, *, limit: int = 20, before: int | None = None) -> tuple[RemoteState[S], ...]:
+        """Return past states of the thread; see `history`."""
+        return await self._adrive(self._history(thread, limit, before))
+
+    def steps_of(self, thread: str, *, after: int = 0, limit: int = 100) -> tuple[dict[str, Any], ...]:
+        """Return steps of the thread, oldest first, in the form of `Step.to_dict`; see `Runtime.steps_of`."""
+        return self._drive(self._page("steps", dict, f"{_at(thread)}/steps", {"after": after, "limit": limit}))
+
+    async def asteps_of(self, thread: str, *, after: int = 0, limit: int = 100) -> tuple[dict[str, Any], ...]:
+        """Return steps of the thread; see `steps_of`."""
+        return await self._adrive(self._page("steps", dict, f"{_at(thread)}/steps", {"after": after, "limit": limit}))
+
+    def entries(self, thread: str, *, after: int = 0, limit: int = 100) -> tuple[RemoteEntry, ...]:
+        """Return entries of the journal, oldest first; see `Runtime.entries`."""
+        query = {"after": after, "limit": limit}
+        return self._drive(self._page("entries", RemoteEntry, f"{_at(thread)}/entries", query))
+
+    async def aentries(self, thread: str, *, after: int = 0, limit: int = 100) -> tuple[RemoteEntry, ...]:
+        """Return entries of the journal; see `entries`."""
+        query = {"after": after, "limit": limit}
+        return await self._adrive(self._page("entries", RemoteEntry, f"{_at(thread)}/entries", query))
+
+    def follow(
+        self, thread: str, *, after: int = 0, live: bool | None = None
+    ) -> Iterator[RemoteEntry | RemoteLiveItem]:
+        """Iterate over the entries of a thread as they are stored, until its run has ended; see `Runtime.follow`.
+
+        A connection that breaks is opened again, and the iteration goes on after the last entry.
+
+        Args:
+            thread: The thread.
+            after: Only entries after this one.
+            live: Whether live items come between the entries; None: if the server's store can.
+        """
+        reader = _EventReader(after)
+        while not reader.over:
+            try:
+                with self._sync.stream("GET", **self._events(thread, reader, live)) as answer:
+                    if answer.status_code != 200:
+                        answer.read()
+                        self._opened(answer, reader)
+                    else:
+                        for line in answer.iter_lines():
+                            if (item := reader.feed(line)) is not None:
+                                yield item
+            except httpx.TransportError as error:
+                reader.broke(self._url, error)
+            if not reader.over:
+                time.sleep(reader.pause_s())
+
+    async def afollow(
+        self, thread: str, *, after: int = 0, live: bool | None = None
+    ) -> AsyncIterator[RemoteEntry | RemoteLiveItem]:
+        """Iterate over the entries of a thread as they are stored; see `follow`."""
+        reader = _EventReader(after)
+        while not reader.over:
+            try:
+                async with self._async.stream("GET", **self._events(thread, reader, live)) as answer:
+                    if answer.status_code != 200:
+                        await answer.aread()
+                        self._opened(answer, reader)
+                    else:
+                        async for line in answer.aiter_lines():
+                            if (item := reader.feed(line)) is not None:
+                                yield item
+            except httpx.TransportError as error:
+                reader.broke(self._url, error)
+            if not reader.over:
+                await asyncio.sleep(reader.pause_s())
+
+    def threads(self, **which: Unpack[ThreadsWanted]) -> tuple[RemoteThread, ...]:
+        """List threads of the graph, in order of creation; see `Runtime.threads`. The default limit is 100."""
+        return self._drive(self._page("threads", thread_of, "/threads", _renamed(which)))
+
+    async def athreads(self, **which: Unpack[ThreadsWanted]) -> tuple[RemoteThread, ...]:
+        """List threads of the graph; see `threads`."""
+        return await self._adrive(self._page("threads", thread_of, "/threads", _renamed(which)))
+
+    def inbox(self, **which: Unpack[QuestionsWanted]) -> tuple[RemoteQuestion, ...]:
+        """List the open questions of all threads of the graph, the oldest first; see `Runtime.inbox`."""
+        return self._drive(self._page("questions", question_of, "/inbox", _renamed(which)))
+
+    async def ainbox(self, **which: Unpack[QuestionsWanted]) -> tuple[RemoteQuestion, ...]:
+        """List the open questions of all threads; see `inbox`."""
+        return await self._adrive(self._page("questions", question_of, "/inbox", _renamed(which)))
+
+    # -- editing ---------------------------------------------------------------------------------------------------
+
+    def update(
+        self,
+        thread: str,
+        values: Any = None,
+        *,
+        as_node: str | None = None,
+        goto: Any = None,
+        key: str | None = None,
+    ) -> RemoteState[S]:
+        """Fold *values* into the state of a thread, and return it; see `Runtime.update`."""
+        return self._drive(self._update(thread, values, as_node, goto, key))
+
+    async def aupdate(
+        self,
+        thread: str,
+        values: Any = None,
+        *,
+        as_node: str | None = None,
+        goto: Any = None,
+        key: str | None = None,
+    ) -> RemoteState[S]:
+        """Fold *values* into the state of a thread; see `update`."""
+        return await self._adrive(self._update(thread, values, as_node, goto, key))
+
+    def fork(
+        self,
+        thread: str,
+        *,
+        at: int | None = None,
+        to: str | None = None,
+        keep_effects: bool = False,
+        key: str | None = None,
+    ) -> str:
+        """Create a thread from an entry of another one, and return its id; see `Runtime.fork`."""
+        return self._drive(self._field("thread", _fork(thread, at, to, keep_effects, key)))
+
+    async def afork(
+        self,
+        thread: str,
+        *,
+        at: int | None = None,
+        to: str | None = None,
+        keep_effects: bool = False,
+        key: str | None = None,
+    ) -> str:
+        """Create a thread from an entry of another one; see `fork`."""
+        return await self._adrive(self._field("thread", _fork(thread, at, to, keep_effects, key)))
+
+    def label(
+        self,
+        thread: str,
+        *,
+        title: str | None = UNSET,
+        add_tags: Any = UNSET,
+        remove_tags: Any = UNSET,
+        priority: int = UNSET,
+    ) -> None:
+        """Change title, tags and priority of a thread; see `Runtime.label`."""
+        self._drive(self._field("thread", _label(thread, title, add_tags, remove_tags, priority)))
+
+    async def alabel(
+        self,
+        thread: str,
+        *,
+        title: str | None = UNSET,
+        add_tags: Any = UNSET,
+        remove_tags: Any = UNSET,
+        priority: int = UNSET,
+    ) -> None:
+        """Change title, tags and priority of a thread; see `label`."""
+        await self._adrive(self._field("thread", _label(thread, title, add_tags, remove_tags, priority)))
+
+    def delete_thread(self, thread: str) -> None:
+        """Delete a thread; see `Runtime.delete_thread`."""
+        self._drive(self._field("thread", _Request("DELETE", _at(thread))))
+
+    async def adelete_thread(self, thread: str) -> None:
+        """Delete a thread; see `delete_thread`."""
+        await self._adrive(self._field("thread", _Request("DELETE", _at(thread))))
+
+    # -- flows -----------------------------------------------------------------------------------------------------
+
+    def _start(self, input: Any, thread: str | None, answers: Any, answer: Any, options: StartOptions) -> Flow[str]:
+        """Begin or continue a run, as `Runtime.start` does."""
+        given: dict[str, Any] = dict(options)
+        key = given.pop("key", None)
+        if input is UNSET:
+            if thread is None:
+                raise INPUT_OR_ANSWERS(problem="There is neither an input nor a thread.")
+            asked = answers is not UNSET or answer is not UNSET
+            return (yield from self._answer(thread, answers, answer, key) if asked else self._retry(thread, key))
+        given["input"] = _plain(input)
+        if "tags" in given:
+            given["tags"] = list(given["tags"])
+        path = "/threads" if thread is None else f"{_at(thread)}/runs"
+        return (yield from self._field("thread", _Request("POST", path, body=given, key=key)))
+
+    def _answer(self, thread: str, answers: Any, answer: Any, key: str | None) -> Flow[str]:
+        """Answer questions: a mapping is one of ids to answers, and anything else the only answer."""
+        if answers is UNSET and answer is UNSET:
+            return (yield from self._retry(thread, key))
+        by_id = answer is UNSET and isinstance(answers, Mapping)
+        body = {"answers": _plain(answers)} if by_id else {"answer": _plain(answers if answer is UNSET else answer)}
+        return (yield from self._field("thread", _Request("POST", f"{_at(thread)}/answers", body=body, key=key)))
+
+    def _retry(self, thread: str, key: str | None) -> Flow[str]:
+        return (yield from self._field("thread", _Request("POST", f"{_at(thread)}/retry", key=key)))
+
+    def _run(self, begin: Flow[str]) -> Flow[RemoteState[S]]:
+        """Wait for the end of the run that *begin* begins."""
+        thread = yield from begin
+        return (yield from self._wait(thread, None))
+
+    def _wait(self, thread: str, timeout_s: float | None) -> Flow[RemoteState[S]]:
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            left_s = _WAIT_S if until is None else max(0.0, min(_WAIT_S, until - time.monotonic()))
+            status, found = yield _Request("GET", f"{_at(thread)}/result", query={"wait_s": left_s})
+            if status == 200:
+                break
+            if until is not None and time.monotonic() >= until:
+                driver = "the server does not say who drives it"
+                raise NOT_ENDED_YET(thread=thread, timeout_s=timeout_s, seq=found["seq"], driver=driver)
+        if found["status"] == "failed":
+            error, _, message = (found["error"] or "an error").partition(": ")
+            message = message.rstrip(".")
+            raise RUN_FAILED_ELSEWHERE(
+                thread=thread, error=error, message=message, node=None, seq=found["seq"], done=""
+            )
+        return self._made(found)
+
+    def _state(self, thread: str, at: int | None) -> Flow[RemoteState[S]]:
+        _, found = yield _Request("GET", _at(thread), query={"at": at})
+        return self._made(found)
+
+    def _history(self, thread: str, limit: int, before: int | None) -> Flow[tuple[RemoteState[S], ...]]:
+        return (
+            yield from self._page("history", self._made, f"{_at(thread)}/history", {"limit": limit, "before": before})
+        )
+
+    def _update(
+        self, thread: str, values: Any, as_node: str | None, goto: Any, key: str | None
+    ) -> Flow[RemoteState[S]]:
+        targets: Any = goto
+        names: Any = [_name(one) for one in targets] if isinstance(goto, list | tuple) else _name(goto)
+        body = {"values": _plain(values), "as_node": as_node, "goto": names}
+        yield _Request("POST", f"{_at(thread)}/update", body=body, key=key)
+        return (yield from self._state(thread, None))
+
+    def _field(self, name: str, request: _Request) -> Flow[Any]:
+        """Return one member of the document that answers *request*."""
+        _, found = yield request
+        return found[name]
+
+    def _page(self, name: str, make: Callable[[Any], T], path: str, query: Mapping[str, Any]) -> Flow[tuple[T, ...]]:
+        """Return the items of a listing."""
+        _, found = yield _Request("GET", path, query=query)
+        return tuple(make(one) for one in found[name])
+
+    def _made(self, found: Any) -> RemoteState[S]:
+        """Return a state of its document; its values are an instance of the state class, if that is known."""
+        values = found["state"] if self._adapter is None else self._adapter.validate_python(found["state"])
+        return state_of(found, values)
+
+    # -- sending ---------------------------------------------------------------------------------------------------
+
+    def _drive(self, flow: Flow[T]) -> T:
+        """Send the requests of a flow, and return its result."""
+        try:
+            request = next(flow)
+            while True:
+                request = flow.send(self._send(request))
+        except StopIteration as end:
+            return cast("T", end.value)
+
+    async def _adrive(self, flow: Flow[T]) -> T:
+        """Send the requests of a flow on the running event loop; see `_drive`."""
+        try:
+            request = next(flow)
+            while True:
+                request = flow.send(await self._asend(request))
+        except StopIteration as end:
+            return cast("T", end.value)
+
+    def _send(self, request: _Request) -> tuple[int, Any]:
+        for number in range(1, request.tries + 1):
+            try:
+                return self._read(self._sync.request(request.method, **self._parts(request)))
+            except httpx.TransportError as error:
+                if number == request.tries:
+                    raise SERVER_UNREACHABLE(url=self._url, error=error) from error
+                time.sleep(_PAUSE_S * 2 ** (number - 1))
+        raise AssertionError  # a request is sent once at least
+
+    async def _asend(self, request: _Request) -> tuple[int, Any]:
+        for number in range(1, request.tries + 1):
+            try:
+                return self._read(await self._async.request(request.method, **self._parts(request)))
+            except httpx.TransportError as error:
+                if number == request.tries:
+                    raise SERVER_UNREACHABLE(url=self._url, error=error) from error
+                await asyncio.sleep(_PAUSE_S * 2 ** (number - 1))
+        raise AssertionError  # a request is sent once at least
+
+    def _parts(self, request: _Request) -> dict[str, Any]:
+        wait_s = request.query.get("wait_s", 0.0)
+        return {
+            "url": f"{self._url}{request.path}",
+            "params": request.query,
+            "headers": request.headers,
+            "timeout": self._timeout_s + wait_s,
+            **({} if request.body is None else {"json": request.body}),
+        }
+
+    def _events(self, thread: str, reader: _EventReader, live: bool | None) -> dict[str, Any]:  # noqa: FBT001 - handed on
+        """Return the request of an event stream that goes on where *reader* is."""
+        query = {} if live is None else {"live": str(live).lower()}
+        headers = {"last-event-id": str(reader.seq)}
+        return {"url": f"{self._url}{_at(thread)}/events", "params": query, "headers": headers, "timeout": 60.0}
+
+    def _opened(self, answer: httpx.Response, reader: _EventReader) -> None:
+        """Handle an answer that is no stream: nothing comes any more, the server stops, or the request is wrong."""
+        if answer.status_code == 204:
+            reader.over = True
+        elif answer.status_code in (429, 502, 503, 504):
+            reader.broke(self._url, RuntimeError(f"status {answer.status_code}"))
+        else:
+            self._read(answer)
+
+    def _read(self, answer: httpx.Response) -> tuple[int, Any]:
+        """Return status and document of an answer.
+
+        Raises:
+            GraphrtError: It is a problem, as `Runtime` would have raised it; or not of a graphrt server.
+        """
+        try:
+            found: Any = answer.json()
+        except ValueError:
+            found = None
+        if found.__class__ is not dict or (answer.status_code >= 400 and "code" not in found):
+            raise BAD_SERVER_ANSWER(url=self._url, status_code=answer.status_code)
+        if answer.status_code >= 400:
+            raise _raised(found)
+        return answer.status_code, found
+
+    @property
+    def _sync(self) -> httpx.Client:
+        if self._http is None:
+            self._http = httpx.Client(headers=self._headers, transport=self._transport)
+        return self._http
+
+    @property
+    def _async(self) -> httpx.AsyncClient:
+        if self._ahttp is None:
+            self._ahttp = httpx.AsyncClient(headers=self._headers, transport=self._async_transport)
+        return self._ahttp
+
+    def close(self) -> None:
+        """Close the connections of the sync verbs."""
+        if self._http is not None:
+            self._http.close()
+            self._http = None
+
+    async def aclose(self) -> None:
+        """Close the connections of all verbs."""
+        self.close()
+        if self._ahttp is not None:
+            await self._ahttp.aclose()
+            self._ahttp = None
+
+    def __enter__(self) -> te.Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> te.Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"Client({self._url!r})"
+
+
+@final
+class RemoteSchedules:
+    """The schedules of a graph on a server, as `Runtime.schedules`: `Client.schedules`."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: Client[Any]) -> None:
+        self._client = client
+
+    def add(self, name: str, cron: str, input: Any, **options: Unpack[ScheduleOptions]) -> Schedule:
+        """Start a thread with *input* at each time that *cron* names; see `Schedules.add`."""
+        return self._client._drive(_add_schedule(name, cron, input, options))
+
+    async def aadd(self, name: str, cron: str, input: Any, **options: Unpack[ScheduleOptions]) -> Schedule:
+        """Start a thread at each time that *cron* names; see `add`."""
+        return await self._client._adrive(_add_schedule(name, cron, input, options))
+
+    def list(self) -> tuple[Schedule, ...]:
+        """Return the schedules of the graph."""
+        return self._client._drive(self._client._page("schedules", _schedule, "/schedules", {}))
+
+    async def alist(self) -> tuple[Schedule, ...]:
+        """Return the schedules of the graph; see `list`."""
+        return await self._client._adrive(self._client._page("schedules", _schedule, "/schedules", {}))
+
+    def remove(self, name: str) -> None:
+        """Delete a schedule. Threads that it started go on."""
+        self._client._drive(self._client._field("name", _Request("DELETE", f"/schedules/{quote(name)}")))
+
+    async def aremove(self, name: str) -> None:
+        """Delete a schedule; see `remove`."""
+        await self._client._adrive(self._client._field("name", _Request("DELETE", f"/schedules/{quote(name)}")))
+
+
+@final
+class _EventReader:
+    """Reads the lines of an event stream, over any number of connections."""
+
+    def __init__(self, after: int) -> None:
+        self.seq = after
+        """Number of the last entry."""
+        self.over = False
+        self._event = ""
+        self._data = ""
+        self._failures = 0
+
+    def feed(self, line: str) -> RemoteEntry | RemoteLiveItem | None:
+        """Take a line, and return what it completes.
+
+        Raises:
+            GraphrtError: The server says that the stream broke.
+        """
+        if line:
+            name, _, value = line.partition(": ")
+            if name == "event":
+                self._event = value
+            elif name == "data":
+                self._data = value
+            return None
+        event, data, self._event, self._data = self._event, self._data, "", ""
+        if not event:
+            return None  # after a comment
+        found: Any = json.loads(data)
+        self._failures = 0
+        match event:
+            case "entry":
+                entry = RemoteEntry(found)
+                self.seq = entry.seq
+                return entry
+            case "live":
+                return RemoteLiveItem(**{name: found[name] for name in ("mode", "item", "seq", "missed")})
+            case "problem":
+                raise _raised(found)
+            case "end":
+                self.over = True
+            case _:  # of a newer server
+                pass
+        return None
+
+    def broke(self, url: str, error: Exception) -> None:
+        """Note that a connection broke, or was refused for now.
+
+        Raises:
+            StoreError: That was the case too often in a row.
+        """
+        self._event = self._data = ""
+        self._failures += 1
+        if self._failures >= _TRIES:
+            raise SERVER_UNREACHABLE(url=url, error=error) from error
+
+    def pause_s(self) -> float:
+        """Return how many seconds to wait before the next connection."""
+        return _PAUSE_S * 2 ** max(0, self._failures - 1)
+
+
+# -- requests ------------------------------------------------------------------------------------------------------
+
+
+def _at(thread: str) -> str:
+    """Return the path of a thread."""
+    return f"/threads/{quote(thread, safe='@:+=~')}"
+
+
+def _signal(thread: str, name: str, value: Any, id: str | None, key: str | None) -> _Request:
+    body = {"name": name, "value": _plain(value), "id": id}
+    return _Request("POST", f"{_at(thread)}/signals", body=body, key=key)
+
+
+def _fork(thread: str, at: int | None, to: str | None, keep_effects: bool, key: str | None) -> _Request:  # noqa: FBT001 - handed on
+    body = {"at": at, "to": to, "keep_effects": keep_effects}
+    return _Request("POST", f"{_at(thread)}/fork", body=body, key=key)
+
+
+def _label(thread: str, title: Any, add_tags: Any, remove_tags: Any, priority: Any) -> _Request:
+    given = {"title": title, "add_tags": add_tags, "remove_tags": remove_tags, "priority": priority}
+    body = {name: list(value) if "tags" in name else value for name, value in given.items() if value is not UNSET}
+    return _Request("PATCH", _at(thread), body=body)
+
+
+def _add_schedule(name: str, cron: str, input: Any, options: ScheduleOptions) -> Flow[Schedule]:
+    given: dict[str, Any] = dict(options)
+    if "tags" in given:
+        given["tags"] = list(given["tags"])
+    body = {"cron": cron, "input": _plain(input), **given}
+    _, found = yield _Request("PUT", f"/schedules/{quote(name)}", body=body)
+    return _schedule(found)
+
+
+def _schedule(found: Any) -> Schedule:
+    names = ("name", "graph", "cron", "timezone", "input", "missed", "title", "due_at")
+    return Schedule(**{name: found[name] for name in names}, tags=tuple(found["tags"]))
+
+
+def _renamed(which: Mapping[str, Any]) -> dict[str, Any]:
+    """Return filters as query parameters."""
+    query = {name: str(value).lower() if isinstance(value, bool) else value for name, value in which.items()}
+    if "tags" in query:
+        query["tag"] = list(query.pop("tags"))
+    return query
+
+
+def _name(target: Any) -> Any:
+    """Return a target of `goto` as the server takes it."""
+    return getattr(target, "value", target)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON data: of a model or dataclass, its fields."""
+    from graphrt.wires import plain_data
+
+    return plain_data.plain(value)
+
+
+def _raised(problem: Mapping[str, Any]) -> GraphrtError:
+    """Return the error that a problem tells of, of the class that `Runtime` would have raised."""
+    code, status = str(problem["code"]), int(problem.get("status", 500))
+    kind: type[GraphrtError] = InputError if status < 500 or status == 501 else StoreError
+    if code in _CONFLICTS:
+        kind = ConflictError
+    told: dict[str, Any] = {"fix": problem.get("fix", ""), "thread": problem.get("thread"), "status_code": status}
+    return kind(str(problem.get("detail", code)), code=code, **told)

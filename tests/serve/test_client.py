@@ -1,0 +1,286 @@
+"""`Client` has the verbs of `Runtime`: what each returns and raises, sync and async, is what the runtime would."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import socket
+import threading
+from typing import Any
+
+import httpx
+import pytest
+
+from graphrt import END, ConflictError, InputError, Runtime, StoreError
+from graphrt.errors import RunFailedError, WaitTimeoutError
+from graphrt.serve import Client, RemoteEntry, RemoteLiveItem
+
+from .conftest import Paper, papers
+
+GRAPH = papers()
+
+
+class Sync:
+    """Calls the sync verbs."""
+
+    def __init__(self, client: Client[Paper]) -> None:
+        self.client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.client, name)
+
+    def follow(self, thread: str, **options: Any) -> list[Any]:
+        return list(self.client.follow(thread, **options))
+
+
+class Async:
+    """Calls the async twins, each in an event loop of its own."""
+
+    def __init__(self, client: Client[Paper]) -> None:
+        self.client = client
+
+    def __getattr__(self, name: str) -> Any:
+        twin = getattr(self.client, "await_" if name == "wait" else f"a{name}")
+
+        async def call(*args: Any, **options: Any) -> Any:
+            try:
+                return await twin(*args, **options)
+            finally:
+                await self.client.aclose()
+
+        return lambda *args, **options: asyncio.run(call(*args, **options))
+
+    def follow(self, thread: str, **options: Any) -> list[Any]:
+        async def read() -> list[Any]:
+            try:
+                return [one async for one in self.client.afollow(thread, **options)]
+            finally:
+                await self.client.aclose()
+
+        return asyncio.run(read())
+
+
+@pytest.fixture(params=[Sync, Async], ids=["sync", "async"])
+def client(request, served):
+    with Client(served.url, GRAPH) as made:
+        yield request.param(made)
+
+
+def test_a_run_pauses_is_answered_and_completes(client):
+    paused = client.run({"topic": "tea"}, thread="t", title="Tea", tags=["a"])
+    done = client.resume("t", answer=True)
+
+    assert (paused.status, paused.values, paused.title) == ("interrupted", Paper(topic="tea", notes=["on tea"]), "Tea")
+    assert [(one.payload, one.answer_schema) for one in paused.interrupts] == [({"notes": 1}, {"type": "boolean"})]
+    assert (done.status, done.values.approved, done.output) == ("completed", True, done.values)
+    assert client.state("t") == done
+    assert client.run(Paper(topic="milk"), thread="t").values.notes == ["on tea", "on milk"]
+
+
+def test_answers_by_id_and_starts_that_wait_for_nothing(client):
+    thread = client.start({"topic": "tea"}, key="k")
+    paused = client.wait(thread, timeout_s=10)
+
+    assert client.start({"topic": "tea"}, key="k") == thread
+    assert client.start(thread=thread, answers={paused.interrupts[0].id: False}) == thread
+    assert client.wait(thread).values.approved is False
+
+
+def test_threads_and_questions_are_found(client):
+    for name in ("one", "two"):
+        client.run({"topic": "tea"}, thread=name, tags={name, "tea"})
+    client.label("one", title="Best", remove_tags=["tea"])
+
+    assert [one.thread for one in client.threads(tags=["tea"])] == ["two"]
+    assert [(one.thread, one.title) for one in client.threads(newest_first=True, limit=5)] == [
+        ("two", None),
+        ("one", "Best"),
+    ]
+    assert [(one.thread, one.kind) for one in client.inbox(node="approve")] == [
+        ("one", "question"),
+        ("two", "question"),
+    ]
+
+
+def test_a_thread_is_edited_forked_cancelled_and_deleted(client):
+    client.run({"topic": "tea"}, thread="t")
+    edited = client.update("t", {"notes": ["mine"]}, key="e")
+    client.update("t", {"notes": ["mine"]}, key="e")
+    copy = client.fork("t", at=client.history("t", limit=1)[0].seq)
+
+    assert edited.values.notes == ["on tea", "mine"]
+    assert client.cancel(copy) is True
+    assert client.retry(copy).status == "interrupted"
+    client.update(copy, {"approved": True}, as_node="approve", goto=END)
+    assert client.wait(copy).values.approved is True
+    client.delete_thread(copy)
+    assert [one.thread for one in client.threads()] == ["t"]
+
+
+def test_a_signal_is_sent_once_for_each_id(client):
+    client.start({"topic": "far"}, thread="t")
+
+    assert (client.signal("t", "go", 7, id="s"), client.signal("t", "go", 8, id="s")) == (True, False)
+    assert client.wait("t").values.notes == ["7"]
+
+
+def test_the_journal_is_read_and_followed(client):
+    client.run({"topic": "tea"}, thread="t")
+
+    entries = client.entries("t")
+    followed = client.follow("t")
+    steps = client.steps_of("t")
+
+    assert followed == list(entries)
+    assert [one.seq for one in entries] == [*range(1, len(entries) + 1)]
+    assert client.follow("t", after=entries[-2].seq, live=False) == [entries[-1]]
+    assert [one["node"] for one in steps] == ["search", "approve"]
+
+
+@pytest.mark.needs("cronsim")
+def test_schedules_are_added_listed_and_removed(served):
+    with Client(served.url, GRAPH) as client:
+        made = client.schedules.add("daily", "0 9 * * *", {"topic": "tea"}, tags=["a"])
+
+        assert client.schedules.list() == (made,)
+        assert (made.name, made.input, made.tags) == ("daily", {"topic": "tea"}, ("a",))
+        client.schedules.remove("daily")
+        assert asyncio.run(_once(client.schedules.alist, client)) == ()
+
+
+async def _once(call, client):
+    try:
+        return await call()
+    finally:
+        await client.aclose()
+
+
+# -- what goes wrong -----------------------------------------------------------------------------------------------
+
+
+def test_errors_are_those_that_the_runtime_raises(client):
+    client.run({"topic": "tea"}, thread="t")
+
+    def code(call) -> str:
+        with pytest.raises(InputError) as raised:
+            call()
+        assert raised.value.fix
+        return raised.value.code
+
+    assert code(lambda: client.state("none")) == "unknown-thread"
+    assert code(lambda: client.run({"colour": 1})) == "unknown-key"
+    assert code(lambda: client.run({"topic": "x"}, thread="t")) == "wrong-verb"
+    assert code(lambda: client.resume("t", answer="perhaps")) == "bad-answer"
+    assert code(client.start) == "input-or-answers"
+    assert code(lambda: client.follow("none")) == "unknown-thread"
+    with pytest.raises(RunFailedError, match="ValueError"):
+        client.run({"topic": "bad"})
+
+
+def test_a_wait_ends_when_its_time_is_over(serve):
+    with Client(serve(drives=False).url, GRAPH) as client:
+        thread = client.start({"topic": "tea"})
+
+        with pytest.raises(WaitTimeoutError):
+            client.wait(thread, timeout_s=0.1)
+
+
+def test_a_conflict_is_a_conflict(serve):
+    with Runtime(GRAPH, store="memory:") as runtime, Client(serve(runtime, drives=False).url, GRAPH) as client:
+        thread = client.start({"topic": "tea"})
+        claim = runtime.store.claim(thread, create=False, lease_s=30, at=0.0)
+
+        with pytest.raises(ConflictError):
+            client.update(thread, {"notes": ["x"]})
+        runtime.store.release(claim)
+
+
+def test_a_server_that_is_not_there_or_not_graphrt_is_a_store_error(running):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    async def page(_scope, _receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"<html>"})
+
+    for url in (f"http://127.0.0.1:{port}", running(page)):
+        with Client(url, "papers") as client, pytest.raises(StoreError) as raised:
+            client.signal("t", "go")
+        assert raised.value.code == "server-unreachable"
+
+
+class Breaking(httpx.BaseTransport):
+    """A network that delivers requests and loses the first answers."""
+
+    def __init__(self, losses: int) -> None:
+        self._inner = httpx.HTTPTransport()
+        self._losses = losses
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        answer = self._inner.handle_request(request)
+        if self._losses and request.method == "POST":
+            self._losses -= 1
+            answer.read()
+            raise httpx.ReadError("the answer is lost")
+        return answer
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def test_a_write_with_a_key_is_repeated_when_its_answer_is_lost_and_one_without_is_not(served):
+    thread = served.paused()
+    with Client(served.url, GRAPH, transport=Breaking(1)) as client:
+        kept = client.update(thread, {"notes": ["mine"]}, key="k")
+    with Client(served.url, GRAPH, transport=Breaking(1)) as client, pytest.raises(StoreError):
+        client.update(thread, {"notes": ["again"]})
+
+    assert kept.values.notes == ["on tea", "mine"]
+    assert served("GET", f"/threads/{thread}").json()["state"]["notes"] == ["on tea", "mine", "again"]
+
+
+def test_a_follower_goes_on_when_its_server_is_replaced(serve):
+    """Two replicas behind one address, of which the first one stops while it is followed."""
+    with Runtime(GRAPH, store="memory:") as runtime:
+        first, second = serve(runtime, drives=False), serve(Runtime(GRAPH, store=runtime.store), drives=False)
+
+        class Balancer(httpx.HTTPTransport):
+            def handle_request(self, request: httpx.Request) -> httpx.Response:
+                if first.application.draining:
+                    request.url = request.url.copy_with(port=httpx.URL(second.url).port)
+                return super().handle_request(request)
+
+        with Client(first.url, GRAPH, transport=Balancer()) as client:
+            thread = client.start({"topic": "tea"})
+            found: list[RemoteEntry | RemoteLiveItem] = []
+            for one in client.follow(thread, live=False):
+                found.append(one)
+                if len(found) == 2:
+                    first.application.drain()
+                    threading.Thread(target=runtime.drive, args=[thread]).start()
+
+            entries = client.entries(thread)
+    assert found == list(entries)
+    assert entries[-1].event == "run-interrupted"
+
+
+# -- its shape -----------------------------------------------------------------------------------------------------
+
+
+def test_each_verb_has_an_async_twin_with_the_same_signature():
+    verbs = {name for name, value in vars(Client).items() if inspect.isfunction(value) and not name.startswith("_")}
+    sync = {name for name in verbs if f"a{name}" in verbs} | {"wait"}
+
+    assert verbs - sync - {f"a{name}" for name in sync} == {"await_"}
+    for name in sync - {"close"}:
+        twin = getattr(Client, "await_" if name == "wait" else f"a{name}")
+        assert list(inspect.signature(twin).parameters.values()) == list(
+            inspect.signature(getattr(Client, name)).parameters.values()
+        )
+
+
+def test_the_verbs_are_those_of_the_runtime():
+    verbs = {name for name, value in vars(Client).items() if inspect.isfunction(value) and not name.startswith("_")}
+
+    assert verbs - set(dir(Runtime)) == {"aclose"}
