@@ -1,7 +1,7 @@
 """`Amounts`: what budgets count, as integers, because sums of integers are exact, and so a limit is exact too.
 
 This is the only place that lists the amounts. Each has a `Unit`, at the same place of `UNITS`, from which follow its
-limit in a `Budget`, the upper bound of a call, what calls used of it, and its texts. A new amount comes last in both.
+limit in a `Budget` and its texts. A new amount comes last in both, and in what a call reserves and has used.
 
 Before a model call, `harness.budget` reserves its upper bound; after it, the reservation is replaced by what the
 provider reported as used (`Usage`). Of an amount that it did not report, the reservation stays spent (`settled`). For
@@ -11,7 +11,6 @@ the terms, see docs/glossary.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from operator import add, sub
 from typing import Any, Final, NamedTuple
@@ -22,12 +21,12 @@ __all__ = [
     "SECONDS",
     "UNITS",
     "Amounts",
-    "Bound",
     "Unit",
     "limit_names",
     "micro",
     "settled",
     "unit_of",
+    "upper_bound",
     "usage_of",
     "used_amounts",
 ]
@@ -57,30 +56,11 @@ class Amounts(NamedTuple):
         return Amounts._make(map(sub, self, other))
 
 
-class Bound(NamedTuple):
-    """What is known of a call before it is made: upper bounds, from which each amount takes what it reserves."""
-
-    read: int = 0
-    """Tokens of the request; 0 if no limit of the budget needs them."""
-    written: int = 0
-    """Tokens of the longest answer; 0 as above."""
-    microusd: int = 0
-    """Price of these tokens in millionths of a US dollar; 0 if no limit needs a price."""
-
-
 class Unit(NamedTuple):
-    """How one amount is limited, measured and shown."""
+    """How one amount is limited and shown."""
 
     name: str
     """Name of the limit in `Budget`, and of the amount in questions, answers and warnings."""
-    used: Callable[[Usage], int]
-    """The amount in a usage, as far as it was reported."""
-    missing: Callable[[Usage], int]
-    """The calls in a usage whose amount was not reported."""
-    field: str
-    """Field of `Usage` with what was reserved of the amount for these calls; empty for calls, which are always known."""
-    bound: Callable[[Bound], int]
-    """The amount that a call reserves."""
     scale: int = 1
     """How many of the counted integers make one of the limit's unit. Limits of a scale of 1 are whole numbers."""
     needs_tokens: bool = False
@@ -114,59 +94,10 @@ def micro(usd: float) -> int:
     return math.ceil(round(usd * _MICRO, 6))
 
 
-# `Unit.used`, `Unit.missing` and `Unit.bound` of each unit: what a usage reports of the amount, of how many calls it does
-# not, and what a call reserves of it. Each call reserves one of the amount `calls`, whatever its bounds are.
-
-
-def _used_tokens(usage: Usage) -> int:
-    return usage.total_tokens
-
-
-def _missing_tokens(usage: Usage) -> int:
-    return usage.unreported_calls
-
-
-def _bound_tokens(call: Bound) -> int:
-    return call.read + call.written
-
-
-def _used_microusd(usage: Usage) -> int:
-    return 0 if usage.cost_usd is None else micro(usage.cost_usd)
-
-
-def _missing_microusd(usage: Usage) -> int:
-    return usage.calls if usage.cost_usd is None else usage.unpriced_calls
-
-
-def _bound_microusd(call: Bound) -> int:
-    return call.microusd
-
-
-def _used_calls(usage: Usage) -> int:
-    return usage.calls
-
-
-def _missing_calls(_usage: Usage) -> int:
-    return 0
-
-
-def _bound_calls(_call: Bound) -> int:
-    return 1
-
-
 UNITS: Final = (
-    Unit("tokens", _used_tokens, _missing_tokens, "reserved_tokens", _bound_tokens, needs_tokens=True),
-    Unit(
-        "usd",
-        _used_microusd,
-        _missing_microusd,
-        "reserved_microusd",
-        _bound_microusd,
-        scale=_MICRO,
-        needs_tokens=True,
-        needs_price=True,
-    ),
-    Unit("calls", _used_calls, _missing_calls, "", _bound_calls, one="call"),
+    Unit("tokens", needs_tokens=True),
+    Unit("usd", scale=_MICRO, needs_tokens=True, needs_price=True),
+    Unit("calls", one="call"),
 )
 """The units, in the order of `Amounts`."""
 _BY_NAME: Final = {unit.name: unit for unit in UNITS}
@@ -183,6 +114,17 @@ def unit_of(name: str) -> Unit | None:
     return _BY_NAME.get(name)
 
 
+def upper_bound(read: int = 0, written: int = 0, microusd: int = 0) -> Amounts:
+    """Return what one call reserves before it is made.
+
+    Args:
+        read: Tokens of the request; 0 if no limit of the budget needs them.
+        written: Tokens of the longest answer; 0 as above.
+        microusd: Price of these tokens in millionths of a US dollar; 0 if no limit needs a price.
+    """
+    return Amounts(read + written, microusd, 1)
+
+
 def used_amounts(usage: Usage | None) -> Amounts:
     """Return *usage* as budgets count it: what was reported, and what was reserved for calls without a report.
 
@@ -190,7 +132,9 @@ def used_amounts(usage: Usage | None) -> Amounts:
     """
     if usage is None:
         return Amounts()
-    return Amounts._make(unit.used(usage) + _reserved(unit, usage) for unit in UNITS)
+    return Amounts(
+        usage.total_tokens + usage.reserved_tokens, _reported_microusd(usage) + usage.reserved_microusd, usage.calls
+    )
 
 
 def settled(usage: Usage | None, held: Amounts) -> Usage:
@@ -212,21 +156,23 @@ def settled(usage: Usage | None, held: Amounts) -> Usage:
         usage = replace(usage, unreported_calls=usage.calls)
     elif not usage.calls:
         usage = replace(usage, calls=1)  # a call was made, even if its model counts none
-    short = {
-        unit.field: max(_reserved(unit, usage), reserved - unit.used(usage))
-        for unit, reserved in zip(UNITS, held, strict=True)
-        if unit.missing(usage)
-    }
-    return replace(usage, **short)
+    tokens, microusd = usage.reserved_tokens, usage.reserved_microusd
+    if usage.unreported_calls:
+        tokens = max(tokens, held.tokens - usage.total_tokens)
+    if usage.cost_usd is None or usage.unpriced_calls:
+        microusd = max(microusd, held.microusd - _reported_microusd(usage))
+    return replace(usage, reserved_tokens=tokens, reserved_microusd=microusd)
 
 
 def usage_of(reserved: Amounts) -> Usage:
     """Return the usage of calls of which nothing but what was *reserved* is known, such as one that a crash cut off."""
-    given = {unit.field: amount for unit, amount in zip(UNITS, reserved, strict=True) if unit.field}
-    return Usage(**given, calls=reserved.calls, unreported_calls=reserved.calls)
+    return Usage(
+        calls=reserved.calls,
+        unreported_calls=reserved.calls,
+        reserved_tokens=reserved.tokens,
+        reserved_microusd=reserved.microusd,
+    )
 
 
-def _reserved(unit: Unit, usage: Usage) -> int:
-    """Return what was reserved of an amount for the calls in *usage* without a report of it."""
-    reserved: int = getattr(usage, unit.field) if unit.field else 0
-    return reserved
+def _reported_microusd(usage: Usage) -> int:
+    return 0 if usage.cost_usd is None else micro(usage.cost_usd)

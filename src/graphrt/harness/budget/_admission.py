@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic_core import to_json
 
 from graphrt._ambient import surroundings
-from graphrt._usage.amounts import UNITS, Bound, limit_names, micro
+from graphrt._usage.amounts import UNITS, limit_names, micro, upper_bound
 from graphrt._usage.budget import a_number, limit_problem, number_problem
 from graphrt.errors import BudgetExceededError
 from graphrt.errors._codes.budgets import (
@@ -128,16 +128,19 @@ def most(request: ModelRequest, profile: ModelProfile, ledger: Ledger) -> Amount
             something else than a count.
     """
     limited = ledger.limited()
-    bound = Bound()
     # Counting tokens may import litellm and takes milliseconds, so it is done only for limits that need it.
-    if any(unit.needs_tokens for unit in limited):
-        answer = _longest(request, profile)
-        if answer is None:
-            raise CALL_WITHOUT_MAX_TOKENS(model=profile.name, of=ledger.of)
-        read = _read(request, profile)
-        priced_too = any(unit.needs_price for unit in limited)
-        bound = Bound(read, answer, _price(profile, ledger, read, answer) if priced_too else 0)
-    return Amounts._make(unit.bound(bound) for unit in UNITS)
+    if not any(unit.needs_tokens for unit in limited):
+        return upper_bound()
+    answer = request.max_tokens if request.max_tokens is not None else profile.max_output_tokens
+    if answer is None:
+        raise CALL_WITHOUT_MAX_TOKENS(model=profile.name, of=ledger.of)
+    read = _read(request, profile)
+    if not any(unit.needs_price for unit in limited):
+        return upper_bound(read, answer)
+    cost = cost_of(profile, read, answer)
+    if cost is None:
+        raise CALL_WITHOUT_PRICE(of=ledger.of, model=profile.name)
+    return upper_bound(read, answer, micro(cost))
 
 
 def _read(request: ModelRequest, profile: ModelProfile) -> int:
@@ -150,10 +153,6 @@ def _read(request: ModelRequest, profile: ModelProfile) -> int:
     return int(read)
 
 
-def _longest(request: ModelRequest, profile: ModelProfile) -> int | None:
-    return request.max_tokens if request.max_tokens is not None else profile.max_output_tokens
-
-
 def _bytes(request: ModelRequest) -> int:
     spoken = [
         (message.text, getattr(message, "tool_calls", ()), *getattr(message, "thinking", ()))
@@ -161,10 +160,3 @@ def _bytes(request: ModelRequest) -> int:
     ]
     size = len(to_json([spoken, request.tools, request.output], fallback=repr))
     return size + _MESSAGE_TOKENS * (len(request.messages) + len(request.tools))
-
-
-def _price(profile: ModelProfile, ledger: Ledger, read: int, written: int) -> int:
-    cost = cost_of(profile, read, written)
-    if cost is None:
-        raise CALL_WITHOUT_PRICE(of=ledger.of, model=profile.name)
-    return micro(cost)
