@@ -15,22 +15,10 @@ from graphrt.harness._surrogates import json_copy
 from graphrt.harness.messages import ProviderPart, ThinkingBlock, ToolCall
 from graphrt.harness.protocol import AgentReply, ModelResponse
 
-__all__ = ["is_plain", "reply_from", "reply_to", "usage_from", "usage_to"]
+__all__ = ["is_plain", "reply_from", "reply_to"]
 
 _BLOCK: Final[Mapping[str, Any]] = {name: getattr(ThinkingBlock(), name) for name in ThinkingBlock.__slots__}
 """Fields of a thinking block and their defaults, which are not stored."""
-
-
-def usage_to(usage: Usage) -> dict[str, Any]:
-    """Return *usage* as plain data, without counts of 0 and without an unknown cost."""
-    given = {name: getattr(usage, name) for name in Usage.__slots__}
-    # A cost of 0 is kept: the call was free, while None means that its cost is unknown.
-    return {name: value for name, value in given.items() if value or (name == "cost_usd" and value is not None)}
-
-
-def usage_from(data: Mapping[str, Any]) -> Usage:
-    """Return the usage that `usage_to` turned into *data*."""
-    return Usage(**data)
 
 
 def is_plain(reply: Any) -> bool:

@@ -5,19 +5,18 @@ Only the methods of a harness live here. `script` defines what a script may cont
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from typing import Any, Literal, Unpack, final, overload
+from collections.abc import AsyncGenerator
+from typing import Unpack, final
 
 from graphrt.errors import ScriptError, names
 from graphrt.errors._codes.doubles import SCRIPT_UNKNOWN_TOOL
-from graphrt.events import Usage
 from graphrt.harness._doubles.playback import ScriptPlayer
 from graphrt.harness._doubles.reply_pieces import pieces
 from graphrt.harness._doubles.schema_check import wrong_call
 from graphrt.harness.messages import Prompt
 from graphrt.harness.protocol import AgentReply, StreamItem
 from graphrt.harness.request import ModelRequest, RunOptions
-from graphrt.harness.script import Answer, Expectation, Pattern, Reply, expect
+from graphrt.harness.script import Expectation, Pattern, Reply, expect
 
 __all__ = ["Expectation", "MockHarness", "Pattern", "Reply", "expect"]
 
@@ -49,36 +48,6 @@ class MockHarness(ScriptPlayer):
         check_calls: Whether a call of a tool that does not fit the tool's present schema raises ScriptError. False for
             a test of such a call.
     """
-
-    @overload
-    def __init__(
-        self,
-        script: Mapping[Any, Answer | Sequence[Answer]],
-        *,
-        usage: Usage | Literal["words"] | None = "words",
-        model: str = "mock",
-        check_calls: bool = True,
-    ) -> None: ...
-    @overload
-    def __init__(
-        self,
-        script: Iterable[Answer | Expectation] = (),
-        *,
-        rules: Mapping[Any, Answer | Sequence[Answer]] | None = None,
-        usage: Usage | Literal["words"] | None = "words",
-        model: str = "mock",
-        check_calls: bool = True,
-    ) -> None: ...
-    def __init__(
-        self,
-        script: Iterable[Answer | Expectation] | Mapping[Any, Answer | Sequence[Answer]] = (),
-        *,
-        rules: Mapping[Any, Answer | Sequence[Answer]] | None = None,
-        usage: Usage | Literal["words"] | None = "words",
-        model: str = "mock",
-        check_calls: bool = True,
-    ) -> None:
-        super().__init__(script, rules, usage=usage, model=model, check_calls=check_calls)
 
     async def run(self, prompt: Prompt, /, **options: Unpack[RunOptions]) -> AgentReply:
         """Reply from the script.

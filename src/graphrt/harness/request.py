@@ -60,6 +60,13 @@ class AllButOutput(TypedDict, total=False):
     """Further options that only this provider understands, passed on unchanged."""
 
 
+class TranscribedOptions(AllButOutput, total=False):
+    """The keyword arguments of `run` of a harness that is bound to a node, except `output`."""
+
+    transcript: list[Message] | None
+    """Receives every message at once, so that the caller has them however the run ends."""
+
+
 class RunOptions(AllButOutput, total=False):
     """The keyword arguments of `AgentHarness.run`; each may be omitted."""
 

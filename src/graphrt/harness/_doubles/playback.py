@@ -10,7 +10,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, overload
 
 from graphrt._forks import FreshLock
 from graphrt.errors import ScriptError
@@ -204,13 +204,32 @@ class ScriptPlayer(Recorder):
         InputError: The script is a string or not iterable, or contains something that is not a reply.
     """
 
+    @overload
     def __init__(
         self,
-        script: Iterable[Answer | Expectation] | Mapping[Any, Answer | Sequence[Answer]],
-        rules: Mapping[Any, Answer | Sequence[Answer]] | None,
+        script: Mapping[Any, Answer | Sequence[Answer]],
         *,
-        usage: Usage | Literal["words"] | None,
-        model: str,
+        usage: Usage | Literal["words"] | None = "words",
+        model: str = "mock",
+        check_calls: bool = True,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        script: Iterable[Answer | Expectation] = (),
+        *,
+        rules: Mapping[Any, Answer | Sequence[Answer]] | None = None,
+        usage: Usage | Literal["words"] | None = "words",
+        model: str = "mock",
+        check_calls: bool = True,
+    ) -> None: ...
+    def __init__(
+        self,
+        script: Iterable[Answer | Expectation] | Mapping[Any, Answer | Sequence[Answer]] = (),
+        *,
+        rules: Mapping[Any, Answer | Sequence[Answer]] | None = None,
+        usage: Usage | Literal["words"] | None = "words",
+        model: str = "mock",
         check_calls: bool = True,
     ) -> None:
         super().__init__(usage=usage, model=model, check_calls=check_calls)

@@ -37,11 +37,11 @@ from graphrt.harness.agent._digest import of_call
 from graphrt.harness.agent._host import CutOff, Host, number
 from graphrt.harness.agent._model_calls import Budgeted, Link, Next, PendingCall, Recorded, Timed, chained
 from graphrt.harness.protocol import AgentReply, OutputT_co, TextDelta
-from graphrt.harness.request import AllButOutput, ModelRequest
+from graphrt.harness.request import ModelRequest, TranscribedOptions
 from graphrt.harness.tools.registry import name_of
 
 if TYPE_CHECKING:
-    from graphrt.harness.messages import Message, Prompt
+    from graphrt.harness.messages import Prompt
 
 __all__ = ["BoundHarness"]
 
@@ -88,34 +88,14 @@ class BoundHarness(Generic[OutputT_co]):
 
     @overload
     async def run(
-        self,
-        prompt: Prompt,
-        /,
-        *,
-        output: None = None,
-        transcript: list[Message] | None = None,
-        **options: Unpack[AllButOutput],
+        self, prompt: Prompt, /, *, output: None = None, **options: Unpack[TranscribedOptions]
     ) -> AgentReply[OutputT_co]: ...
     @overload
     async def run(
-        self,
-        prompt: Prompt,
-        /,
-        *,
-        output: type[T],
-        transcript: list[Message] | None = None,
-        **options: Unpack[AllButOutput],
+        self, prompt: Prompt, /, *, output: type[T], **options: Unpack[TranscribedOptions]
     ) -> AgentReply[T]: ...
     @overload
-    async def run(
-        self,
-        prompt: Prompt,
-        /,
-        *,
-        output: Any,
-        transcript: list[Message] | None = None,
-        **options: Unpack[AllButOutput],
-    ) -> AgentReply: ...
+    async def run(self, prompt: Prompt, /, *, output: Any, **options: Unpack[TranscribedOptions]) -> AgentReply: ...
     async def run(self, prompt: Any, /, **options: Any) -> AgentReply[Any]:
         """Run the harness and return its reply; see `graphrt.harness.AgentHarness.run` for the arguments.
 
@@ -129,34 +109,14 @@ class BoundHarness(Generic[OutputT_co]):
 
     @overload
     def run_sync(
-        self,
-        prompt: Prompt,
-        /,
-        *,
-        output: None = None,
-        transcript: list[Message] | None = None,
-        **options: Unpack[AllButOutput],
+        self, prompt: Prompt, /, *, output: None = None, **options: Unpack[TranscribedOptions]
     ) -> AgentReply[OutputT_co]: ...
     @overload
     def run_sync(
-        self,
-        prompt: Prompt,
-        /,
-        *,
-        output: type[T],
-        transcript: list[Message] | None = None,
-        **options: Unpack[AllButOutput],
+        self, prompt: Prompt, /, *, output: type[T], **options: Unpack[TranscribedOptions]
     ) -> AgentReply[T]: ...
     @overload
-    def run_sync(
-        self,
-        prompt: Prompt,
-        /,
-        *,
-        output: Any,
-        transcript: list[Message] | None = None,
-        **options: Unpack[AllButOutput],
-    ) -> AgentReply: ...
+    def run_sync(self, prompt: Prompt, /, *, output: Any, **options: Unpack[TranscribedOptions]) -> AgentReply: ...
     def run_sync(self, prompt: Any, /, **options: Any) -> AgentReply[Any]:
         """Run the harness from a sync node; short for `ctx.call(ctx.harness.run, prompt, ...)`.
 

@@ -14,6 +14,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 from graphrt._ambient import SURROUNDINGS, inside, surroundings
+from graphrt._usage.stored_form import usage_from, usage_to
 from graphrt.errors import (
     BudgetExceededError,
     GraphrtError,
@@ -34,7 +35,6 @@ from graphrt.errors._codes.agents import (
     TOOL_TIMEOUT,
 )
 from graphrt.errors._codes.threads import INTERRUPT_NEEDS_THREAD
-from graphrt.harness._reply_data import usage_from, usage_to
 from graphrt.harness.agent._digest import of_arguments
 from graphrt.harness.agent._host import Composed, Place, Question, number
 from graphrt.harness.agent.events import ToolEnded, ToolStarted

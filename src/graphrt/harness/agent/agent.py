@@ -39,7 +39,7 @@ from graphrt.harness.agent.middleware import Middleware, ModelCall, around_model
 from graphrt.harness.budget._ledger import Ledger
 from graphrt.harness.messages import Message, Prompt, SystemMessage, ToolCall
 from graphrt.harness.protocol import AgentReply, ChatModel, OutputT_co
-from graphrt.harness.request import AllButOutput, ModelRequest, RunOptions
+from graphrt.harness.request import ModelRequest, RunOptions, TranscribedOptions
 from graphrt.harness.tools.registry import AnyTool, ToolRegistry, name_of
 from graphrt.limits import RetryPolicy
 
@@ -65,6 +65,13 @@ class AgentOptions(TypedDict, total=False):
     temperature: float | None
     options: Mapping[str, Any] | None
     sinks: Sequence[EventSink]
+
+
+class AgentRunOptions(TranscribedOptions, total=False):
+    """The keyword arguments of `Agent.run` except `output`, which decides the type of the reply."""
+
+    deps: Any
+    """Value of `ToolContext.deps` for tools; in a graph it is the run's `deps` instead."""
 
 
 T = TypeVar("T")
@@ -166,37 +173,12 @@ class Agent(Generic[OutputT_co]):
 
     @overload
     async def run(
-        self,
-        prompt: Prompt,
-        /,
-        *,
-        deps: Any = None,
-        transcript: list[Message] | None = None,
-        output: None = None,
-        **options: Unpack[AllButOutput],
+        self, prompt: Prompt, /, *, output: None = None, **options: Unpack[AgentRunOptions]
     ) -> AgentReply[OutputT_co]: ...
     @overload
-    async def run(
-        self,
-        prompt: Prompt,
-        /,
-        *,
-        deps: Any = None,
-        transcript: list[Message] | None = None,
-        output: type[T],
-        **options: Unpack[AllButOutput],
-    ) -> AgentReply[T]: ...
+    async def run(self, prompt: Prompt, /, *, output: type[T], **options: Unpack[AgentRunOptions]) -> AgentReply[T]: ...
     @overload
-    async def run(
-        self,
-        prompt: Prompt,
-        /,
-        *,
-        deps: Any = None,
-        transcript: list[Message] | None = None,
-        output: Any = None,
-        **options: Unpack[AllButOutput],
-    ) -> AgentReply: ...
+    async def run(self, prompt: Prompt, /, *, output: Any = None, **options: Unpack[AgentRunOptions]) -> AgentReply: ...
     async def run(
         self,
         prompt: Prompt,
@@ -255,37 +237,12 @@ class Agent(Generic[OutputT_co]):
 
     @overload
     def run_sync(
-        self,
-        prompt: Prompt,
-        /,
-        *,
-        deps: Any = None,
-        transcript: list[Message] | None = None,
-        output: None = None,
-        **options: Unpack[AllButOutput],
+        self, prompt: Prompt, /, *, output: None = None, **options: Unpack[AgentRunOptions]
     ) -> AgentReply[OutputT_co]: ...
     @overload
-    def run_sync(
-        self,
-        prompt: Prompt,
-        /,
-        *,
-        deps: Any = None,
-        transcript: list[Message] | None = None,
-        output: type[T],
-        **options: Unpack[AllButOutput],
-    ) -> AgentReply[T]: ...
+    def run_sync(self, prompt: Prompt, /, *, output: type[T], **options: Unpack[AgentRunOptions]) -> AgentReply[T]: ...
     @overload
-    def run_sync(
-        self,
-        prompt: Prompt,
-        /,
-        *,
-        deps: Any = None,
-        transcript: list[Message] | None = None,
-        output: Any = None,
-        **options: Unpack[AllButOutput],
-    ) -> AgentReply: ...
+    def run_sync(self, prompt: Prompt, /, *, output: Any = None, **options: Unpack[AgentRunOptions]) -> AgentReply: ...
     def run_sync(self, prompt: Prompt, /, **options: Any) -> AgentReply[Any]:
         """Answer *prompt* without `await`; the arguments are those of `Agent.run`.
 
