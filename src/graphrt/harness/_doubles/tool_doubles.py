@@ -12,8 +12,8 @@ from typing import Any, Final, Protocol, final
 from graphrt.errors import ToolArgumentsError, told
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.doubles import DOUBLE_OF_ANOTHER_TOOL
-from graphrt.harness.messages import ToolSpec
-from graphrt.harness.tools.protocol import Tool, ToolContext, ToolPolicy
+from graphrt.harness.tools.protocol import Tool, ToolContext
+from graphrt.harness.tools.registry import is_tool
 
 __all__ = ["DoubledTool", "ToolScript", "checked_double"]
 
@@ -36,7 +36,7 @@ def checked_double(name: str, double: Any) -> Any:
     Raises:
         InputError: It is neither a function, nor a tool, nor has results in order (`input`).
     """
-    if isinstance(double, type) or not (hasattr(double, "tool_result") or _is_tool(double) or callable(double)):
+    if isinstance(double, type) or not (hasattr(double, "tool_result") or is_tool(double) or callable(double)):
         raise INVALID_ARGUMENT(
             argument=f"The double of tool {name!r} in tools=",
             value=double,
@@ -59,16 +59,10 @@ class DoubledTool:
         self._tool: Final = tool
         self._double: Final = double
         self._called: Final = called
-
-    @property
-    def spec(self) -> ToolSpec:
+        self.spec: Final = tool.spec
         """Name, description and schema of the real tool."""
-        return self._tool.spec
-
-    @property
-    def policy(self) -> ToolPolicy:
+        self.policy: Final = tool.policy
         """The policy of the real tool."""
-        return self._tool.policy
 
     def check(self, arguments: Mapping[str, Any], /) -> Mapping[str, Any]:
         """Validate *arguments* as the real tool does.
@@ -89,7 +83,7 @@ class DoubledTool:
         name, double = self.spec.name, self._double
         if hasattr(double, "tool_result"):
             result = double.tool_result(name, arguments)
-        elif _is_tool(double):
+        elif is_tool(double):
             try:
                 given = double.check(dict(arguments))
             except ToolArgumentsError as error:
@@ -116,7 +110,3 @@ def called_by_name(fn: Callable[..., Any], tool: str, arguments: Mapping[str, An
     except ValueError:
         pass  # a builtin without a signature: the call itself tells
     return fn(**arguments)
-
-
-def _is_tool(given: object) -> bool:
-    return all(hasattr(given, name) for name in ("spec", "policy", "check", "call"))

@@ -58,7 +58,8 @@ class ModelTool(Generic[M]):
         """Where the function was defined: `file:line`."""
         self._name: Final = check_name(_snake(model.__name__) if name is None else name, where=self.origin)
         check_description(description, where=self.origin)
-        self._policy: Final = policy or ToolPolicy()
+        self.policy: Final = policy or ToolPolicy()
+        """How an agent may use the tool."""
         self.model: Final = model
         """The class that the arguments are validated into."""
         self.fn: Final = fn
@@ -77,21 +78,12 @@ class ModelTool(Generic[M]):
         told = read_docstring(vars(model).get("__doc__")) if description is None else None
         if told and _is_made_up(model, told.description):
             told = read_docstring(docstring(fn))
-        self._spec: Final = ToolSpec(
+        self.spec: Final = ToolSpec(
             name=self._name,
             description=(told.description if told else description) or "",
             parameters={**schema, "additionalProperties": False} if self._closed else schema,
         )
-
-    @property
-    def spec(self) -> ToolSpec:
         """Name, description and JSON schema that are sent to the model."""
-        return self._spec
-
-    @property
-    def policy(self) -> ToolPolicy:
-        """How an agent may use the tool."""
-        return self._policy
 
     def check(self, arguments: Mapping[str, Any], /) -> Mapping[str, Any]:
         """Validate *arguments* and return them by field name, without the fields that the model left out.
@@ -132,7 +124,7 @@ class ModelTool(Generic[M]):
         checked = arguments if isinstance(arguments, _Checked) else self._checked(arguments)
         given = await injected(self._name, self._injections, context)
         value = await invoke(self.fn, (checked.instance,), given)
-        return to_result(value, tool=self._name, policy=self._policy)
+        return to_result(value, tool=self._name, policy=self.policy)
 
     def __repr__(self) -> str:
         return f"ModelTool({self._name!r})"

@@ -60,7 +60,8 @@ class FunctionTool(Generic[P, R]):
         self._name: Final = check_name(_name_of(fn) if name is None else name, where=self.origin)
         check_description(description, where=self.origin)
         self._description: Final = description
-        self._policy: Final = policy or ToolPolicy()
+        self.policy: Final = policy or ToolPolicy()
+        """How an agent may use the tool."""
         signature = read_signature(fn, scope or {})
         problems = [*signature.problems, *(["it is a generator; return a list"] if yields(fn) else [])]
         try:
@@ -99,11 +100,6 @@ class FunctionTool(Generic[P, R]):
             self._spec = _spec(self._name, self._description, docstring(self.fn), self._arguments.schema)
         return self._spec
 
-    @property
-    def policy(self) -> ToolPolicy:
-        """How an agent may use the tool."""
-        return self._policy
-
     def check(self, arguments: Mapping[str, Any], /) -> Mapping[str, Any]:
         """Validate *arguments* and return them as the function's keyword arguments.
 
@@ -128,7 +124,7 @@ class FunctionTool(Generic[P, R]):
 
         given = await injected(self._name, self._signature.injections, context)
         value = await invoke(self.fn, (), {**arguments, **given})
-        return to_result(value, tool=self._name, policy=self._policy)
+        return to_result(value, tool=self._name, policy=self.policy)
 
     def __repr__(self) -> str:
         return f"FunctionTool({self._name!r})"

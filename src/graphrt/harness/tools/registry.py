@@ -100,7 +100,7 @@ def _each(tools: Any) -> Iterable[AnyTool]:
 
 
 def _as_tool(given: Any) -> Tool:
-    if _is_tool(given):
+    if is_tool(given):
         return cast("Tool", given)
     if callable(given) and not isinstance(given, type):
         return FunctionTool(given)
@@ -112,7 +112,8 @@ def _as_tool(given: Any) -> Tool:
     )
 
 
-def _is_tool(given: Any) -> bool:
+def is_tool(given: Any) -> bool:
+    """Return whether *given* is a tool, and not a class or a function that a tool can be made of."""
     return not isinstance(given, type) and all(hasattr(given, name) for name in ("spec", "policy", "check", "call"))
 
 

@@ -46,21 +46,13 @@ class McpTool:
         schema.setdefault("type", "object")
         if not isinstance(schema.get("properties"), dict):
             schema["properties"] = {}
-        self._spec: Final = ToolSpec(
+        self.spec: Final = ToolSpec(
             name=_name(prefix, self.remote_name), description=described.description or "", parameters=schema
         )
-        self._policy: Final = replace(policy, effect=_effect(described.annotations)) if hinted else policy
-        self._validator: Any = None
-
-    @property
-    def spec(self) -> ToolSpec:
         """Name, description and JSON schema that are sent to the model; the latter two come from the server."""
-        return self._spec
-
-    @property
-    def policy(self) -> ToolPolicy:
+        self.policy: Final = replace(policy, effect=_effect(described.annotations)) if hinted else policy
         """How an agent may use the tool."""
-        return self._policy
+        self._validator: Any = None
 
     def check(self, arguments: Mapping[str, Any], /) -> Mapping[str, Any]:
         """Validate *arguments* against the server's schema and return them unchanged.
@@ -81,7 +73,7 @@ class McpTool:
             return arguments
         if errors:
             raise misfit(
-                self._spec.name, list(dict.fromkeys(_findings(errors, tuple(self._spec.parameters["properties"]))))
+                self.spec.name, list(dict.fromkeys(_findings(errors, tuple(self.spec.parameters["properties"]))))
             )
         return arguments
 
@@ -100,18 +92,18 @@ class McpTool:
         if texts or structured is None:
             made = ToolResult(text="\n".join(texts), value=structured, error=bool(result.is_error))
         else:
-            made = replace(to_result(structured, tool=self._spec.name), error=bool(result.is_error))
-        return to_result(made, tool=self._spec.name, policy=self._policy)
+            made = replace(to_result(structured, tool=self.spec.name), error=bool(result.is_error))
+        return to_result(made, tool=self.spec.name, policy=self.policy)
 
     def __repr__(self) -> str:
-        return f"McpTool({self._spec.name!r})"
+        return f"McpTool({self.spec.name!r})"
 
     def _schema_validator(self) -> Any:
         if self._validator is None:
             from graphrt.harness.tools.mcp._connection import sdk
 
             jsonschema, referencing = sdk("jsonschema"), sdk("referencing")
-            schema = dict(self._spec.parameters)
+            schema = dict(self.spec.parameters)
             kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
             try:
                 kind.check_schema(schema)
