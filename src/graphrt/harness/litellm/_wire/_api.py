@@ -6,12 +6,15 @@ correct what litellm would misread. A correction says what litellm does wrong, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from graphrt.harness.litellm._wire._events import Event
 from graphrt.harness.litellm._wire._failures import ReportedError, failure_of, reports_error
 from graphrt.harness.litellm._wire._seen import Seen
+from graphrt.harness.litellm._wire._values import text
+from graphrt.harness.messages import ProviderPart
+from graphrt.harness.protocol import FinishReason
 
 
 class Api:
@@ -21,6 +24,10 @@ class Api:
     """Name of the API; None if nothing is known of it, so that litellm decides whether a stream is complete."""
     paths: ClassVar[tuple[str, ...]] = ()
     """Ends of the paths of its requests."""
+    provider: ClassVar[str] = ""
+    """Whose form the parts and blocks of its answers have."""
+    reasons: ClassVar[Mapping[str, FinishReason]] = {}
+    """Its words for why a model stopped, to ours; all others are "unknown"."""
     named_events: ClassVar[bool] = True
     """Whether its events have types that clients need. Others are passed on without."""
     in_lines: ClassVar[bool] = False
@@ -52,6 +59,16 @@ class Api:
         if event.name == "error" or reports_error(value):
             raise ReportedError(failure_of(event.data if value is None else value))
         return (event,)
+
+    def stopped(self, reason: Any) -> None:
+        """Note why the model stopped, if *reason* is a word for it. Nothing of an answer comes after it."""
+        if text(reason):
+            self.seen.reason, self.seen.ended = reason, True
+            self.seen.finish = self.reasons.get(reason, "unknown")
+
+    def note_part(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Note a part of the answer that is neither text nor a call nor thinking."""
+        self.seen.parts.append(ProviderPart(provider=self.provider, type=kind, data=data))
 
     def end(self) -> Iterable[Event]:
         """Return the 0..n events that litellm is to read after the last one of a stream that has ended."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from graphrt.harness.litellm._wire._api import Api
@@ -16,7 +16,7 @@ from graphrt.harness.litellm._wire._events import Event, EventReader
 from graphrt.harness.litellm._wire._failures import ReportedError, failure_of
 from graphrt.harness.litellm._wire._frames import Frame, FrameReader
 from graphrt.harness.litellm._wire._seen import Seen
-from graphrt.harness.litellm._wire._values import is_object, mapping
+from graphrt.harness.litellm._wire._values import is_object, mapping, parsed
 from graphrt.harness.litellm._wire.chat import Chat
 from graphrt.harness.litellm._wire.cohere import Cohere
 from graphrt.harness.litellm._wire.converse import Converse
@@ -103,7 +103,7 @@ class _Document:
 
     def end(self) -> Iterator[bytes]:
         whole = b"".join(self._pieces)
-        body = _parsed(whole)
+        body = parsed(whole)
         if is_object(body):
             with _noting(self._api.seen):
                 corrected = self._api.document(body)
@@ -138,7 +138,7 @@ class _Stream:
 
     def end(self) -> Iterator[bytes]:
         if self._is_stream is False:
-            body = _parsed(b"".join(self._held))
+            body = parsed(b"".join(self._held))
             if is_object(body):
                 with _noting(self._api.seen):
                     self._api.document(body)  # an error, or the usage of an answer that was billed
@@ -174,7 +174,7 @@ class _Frames:
 
     def _passes(self, frame: Frame) -> bool:
         failed = frame.headers.get(":exception-type") or frame.headers.get(":error-code")
-        value = _parsed(frame.payload)
+        value = parsed(frame.payload)
         with _noting(self._api.seen):
             if failed:
                 told = {"message": frame.headers.get(":error-message", ""), **mapping(value), "code": failed}
@@ -245,10 +245,3 @@ def _noting(seen: Seen) -> Generator[None, None, None]:
     except ReportedError as error:
         seen.failure = error.failure
         raise
-
-
-def _parsed(data: bytes) -> Any:
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        return None

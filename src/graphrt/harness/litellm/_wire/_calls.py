@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphrt.harness.litellm._wire._values import mapping, mappings, text
+from graphrt.harness.litellm._wire._values import is_object, mapping, mappings, parsed, text
 
 
 @dataclass(slots=True)
@@ -26,10 +26,7 @@ class _Call:
 
     def is_complete(self) -> bool:
         """Return whether the arguments are a whole object, after which no further piece can come."""
-        try:
-            return isinstance(json.loads("".join(self.arguments)), dict)
-        except (ValueError, RecursionError):
-            return False
+        return is_object(parsed("".join(self.arguments)))
 
 
 @dataclass(slots=True)

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from graphrt.harness.litellm._wire._values import parsed
+
 DONE: Final = "[DONE]"
 """The data of the event that ends a stream of chat completions."""
 
@@ -30,10 +32,7 @@ class Event:
 
     def parsed(self) -> Any:
         """Return the JSON value of the data; None if it is none."""
-        try:
-            return json.loads(self.data)
-        except (ValueError, RecursionError):
-            return None
+        return parsed(self.data)
 
     def with_value(self, value: Any) -> Event:
         """Return the event with another JSON *value* as its data."""

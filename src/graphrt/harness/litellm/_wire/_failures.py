@@ -6,7 +6,6 @@ Libraries lose the text, replace the status or the class, or fail to read the er
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from itertools import islice
 from typing import Any, Final
 
 from graphrt._arguments import is_mapping, is_sequence
-from graphrt.harness.litellm._wire._values import mapping, text
+from graphrt.harness.litellm._wire._values import mapping, parsed, text
 
 _TEXTS: Final = (
     *("message", "Message", "detail", "msg", "error_message", "errorMessage", "error_description", "title"),
@@ -122,7 +121,7 @@ def _is_broken(answer: Mapping[str, Any]) -> bool:
 def _layers(body: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
     """Yield the mappings in which an error's fields stand, innermost first: errors are wrapped, and lists of one."""
     if isinstance(body, str) and body[:1] in "{[":
-        body = _parsed(body)  # OpenRouter and gateways put the upstream's document into a text
+        body = parsed(body)  # OpenRouter and gateways put the upstream's document into a text
     if depth > _MOST_DEEP:
         return
     if is_sequence(body):
@@ -135,13 +134,6 @@ def _layers(body: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
         yield body
         for name in _BESIDE:
             yield from _layers(body.get(name), depth + 1)
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _words(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
@@ -28,6 +29,14 @@ def mappings(value: Any) -> list[Mapping[str, Any]]:
 def text(value: Any) -> str:
     """Return *value* if it is a text; else an empty one."""
     return value if isinstance(value, str) else ""
+
+
+def parsed(data: str | bytes) -> Any:
+    """Return the JSON value of *data*; None if it is none."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
 
 
 def usage(*, sent: Any, written: Any, cached: Any = None, created: Any = None, reasoning: Any = None) -> dict[str, Any]:

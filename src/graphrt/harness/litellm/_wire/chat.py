@@ -27,30 +27,8 @@ from graphrt.harness.litellm._wire._failures import Failure, ReportedError, fail
 from graphrt.harness.litellm._wire._seen import Seen
 from graphrt.harness.litellm._wire._values import mapping, mappings, text, usage
 from graphrt.harness.litellm._wire.openrouter import Details, cost_of
-from graphrt.harness.messages import ProviderPart
 from graphrt.harness.protocol import FinishReason
 
-_NAME: Final = "chat"
-_REASONS: Final[Mapping[str, FinishReason]] = {
-    "stop": "stop",
-    "length": "length",
-    "tool_calls": "tool_calls",
-    "function_call": "tool_calls",
-    "content_filter": "content_filter",
-    # Hugging Face and Together
-    "eos": "stop",
-    "eos_token": "stop",
-    "stop_sequence": "stop",
-    # Snowflake and proxies pass on words of Claude
-    "end_turn": "stop",
-    "max_tokens": "length",
-    "tool_use": "tool_calls",
-    # Mistral
-    "model_length": "length",
-    # Zhipu
-    "sensitive": "content_filter",
-}
-"""Reasons of the servers; all others are "unknown"."""
 _ABORTED: Final = "abort"
 """The reason of vLLM and SGLang for an answer that the server gave up."""
 _TEXT_PARTS: Final = frozenset({"text", "output_text"})
@@ -83,8 +61,28 @@ class Chat(Api):
     Of a stream litellm gets pieces of text, thinking and calls as they come; the reason to stop and the usage last.
     """
 
-    name: ClassVar[str | None] = _NAME
+    name: ClassVar[str | None] = "chat"
     paths: ClassVar[tuple[str, ...]] = ("/chat/completions",)
+    provider: ClassVar[str] = "chat"  # whoever speaks it does not say who it is
+    reasons: ClassVar[Mapping[str, FinishReason]] = {
+        "stop": "stop",
+        "length": "length",
+        "tool_calls": "tool_calls",
+        "function_call": "tool_calls",
+        "content_filter": "content_filter",
+        # Hugging Face and Together
+        "eos": "stop",
+        "eos_token": "stop",
+        "stop_sequence": "stop",
+        # Snowflake and proxies pass on words of Anthropic's API
+        "end_turn": "stop",
+        "max_tokens": "length",
+        "tool_use": "tool_calls",
+        # Mistral
+        "model_length": "length",
+        # Zhipu
+        "sensitive": "content_filter",
+    }
     named_events: ClassVar[bool] = False
 
     def __init__(self, seen: Seen) -> None:
@@ -200,14 +198,14 @@ class Chat(Api):
         if whole not in self._parts and len(self._parts) < _MOST_PARTS:
             self._parts.add(whole)
             data = item if is_mapping(item) else {kind: item}
-            self.seen.parts.append(ProviderPart(provider=_NAME, type=kind, data=data))
+            self.note_part(kind, data)
 
     def _end_parts(self) -> None:
         """Note the parts that arrive in pieces."""
         sound = self._audio | {name: "".join(pieces) for name, pieces in self._sounds.items()}
         if sound:
-            self.seen.parts.append(ProviderPart(provider=_NAME, type="audio", data=sound))
-        block = self._details.block(_NAME)
+            self.note_part("audio", sound)
+        block = self._details.block(self.provider)
         if block is not None:
             self.seen.blocks.append(block)
 
@@ -224,8 +222,7 @@ class Chat(Api):
         if told == _ABORTED:
             raise ReportedError(Failure(text="the server aborted the answer"))
         if told:
-            self.seen.reason, self.seen.ended = str(told), True
-            self.seen.finish = _REASONS.get(self.seen.reason, "unknown")
+            self.stopped(str(told))
 
     def _reason(self) -> str:
         """Return the reason for litellm, which warns of what it does not know."""

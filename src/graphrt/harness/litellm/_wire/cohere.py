@@ -9,22 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from graphrt.harness.litellm._wire._api import Api
 from graphrt.harness.litellm._wire._events import Event
 from graphrt.harness.litellm._wire._values import mapping, mappings, text, usage
-from graphrt.harness.messages import ProviderPart
 from graphrt.harness.protocol import FinishReason
-
-_REASONS: Final[Mapping[str, FinishReason]] = {
-    "COMPLETE": "stop",
-    "STOP_SEQUENCE": "stop",
-    "TOOL_CALL": "tool_calls",
-    "MAX_TOKENS": "length",
-    "ERROR_TOXIC": "content_filter",
-}
-"""Finish reasons; all others are "unknown"."""
 
 
 class Cohere(Api):
@@ -36,6 +26,14 @@ class Cohere(Api):
 
     name: ClassVar[str | None] = "cohere"
     paths: ClassVar[tuple[str, ...]] = ("/v2/chat",)
+    provider: ClassVar[str] = "cohere"
+    reasons: ClassVar[Mapping[str, FinishReason]] = {
+        "COMPLETE": "stop",
+        "STOP_SEQUENCE": "stop",
+        "TOOL_CALL": "tool_calls",
+        "MAX_TOKENS": "length",
+        "ERROR_TOXIC": "content_filter",
+    }
 
     def document(self, body: dict[str, Any]) -> dict[str, Any]:
         body = super().document(body)
@@ -45,7 +43,7 @@ class Cohere(Api):
         for item in mappings(message.get("content")):
             self._thought(text(item.get("thinking")))
         for citation in mappings(message.get("citations")):
-            self._cite(citation)
+            self.note_part("citation", citation)
         return body if "usage" in body else {**body, "usage": {}}
 
     def event(self, event: Event, value: Any) -> Iterable[Event]:
@@ -59,7 +57,7 @@ class Cohere(Api):
             case "tool-plan-delta":
                 self._thought(text(message.get("tool_plan")))
             case "citation-start":
-                self._cite(mapping(message.get("citations")))
+                self.note_part("citation", mapping(message.get("citations")))
             case "message-end":
                 self._ended(delta)
             case _:
@@ -73,14 +71,8 @@ class Cohere(Api):
         if piece:
             self.seen.thoughts.append(piece)
 
-    def _cite(self, citation: Mapping[str, Any]) -> None:
-        self.seen.parts.append(ProviderPart(provider="cohere", type="citation", data=citation))
-
     def _ended(self, told: Mapping[str, Any]) -> None:
-        reason = text(told.get("finish_reason"))
-        if reason:
-            self.seen.reason, self.seen.ended = reason, True
-            self.seen.finish = _REASONS.get(reason, "unknown")
+        self.stopped(told.get("finish_reason"))
         counts = mapping(told.get("usage"))
         tokens = mapping(counts.get("tokens"))
         if tokens:

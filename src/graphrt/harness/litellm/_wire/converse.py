@@ -12,20 +12,8 @@ from graphrt.harness.litellm._wire._api import Api
 from graphrt.harness.litellm._wire._events import Event
 from graphrt.harness.litellm._wire._seen import Seen
 from graphrt.harness.litellm._wire._values import added, mapping, mappings, text, usage
-from graphrt.harness.messages import ProviderPart
 from graphrt.harness.protocol import FinishReason
 
-_PROVIDER: Final = "bedrock"
-_REASONS: Final[Mapping[str, FinishReason]] = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "tool_use": "tool_calls",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "guardrail_intervened": "content_filter",
-    "content_filtered": "content_filter",
-}
-"""Stop reasons; all others are "unknown"."""
 _HOSTED: Final = "server_tool_use"
 """Type of a call that Bedrock makes itself."""
 
@@ -39,6 +27,16 @@ class Converse(Api):
 
     name: ClassVar[str | None] = "converse"
     paths: ClassVar[tuple[str, ...]] = ("/converse", "/converse-stream")
+    provider: ClassVar[str] = "bedrock"
+    reasons: ClassVar[Mapping[str, FinishReason]] = {
+        "end_turn": "stop",
+        "stop_sequence": "stop",
+        "tool_use": "tool_calls",
+        "max_tokens": "length",
+        "model_context_window_exceeded": "length",
+        "guardrail_intervened": "content_filter",
+        "content_filtered": "content_filter",
+    }
 
     def __init__(self, seen: Seen) -> None:
         super().__init__(seen)
@@ -47,7 +45,7 @@ class Converse(Api):
 
     def document(self, body: dict[str, Any]) -> dict[str, Any]:
         body = super().document(body)
-        self._stopped(body.get("stopReason"))
+        self.stopped(body.get("stopReason"))
         self._counted(body.get("usage"))
         message = mapping(mapping(body.get("output")).get("message"))
         blocks = mappings(message.get("content"))
@@ -68,7 +66,7 @@ class Converse(Api):
             case "contentBlockDelta":
                 delta = mapping(told.get("delta"))
                 if "citation" in delta:
-                    self._tell("citation", mapping(delta["citation"]))
+                    self.note_part("citation", mapping(delta["citation"]))
                 if index in self._open:
                     _extend(self._open[index], delta)
                     return ()
@@ -76,7 +74,7 @@ class Converse(Api):
                 self._note(_closed(self._open.pop(index)))
                 return ()
             case "messageStop":
-                self._stopped(told.get("stopReason"))
+                self.stopped(told.get("stopReason"))
                 self.seen.ended = True
             case "metadata":
                 self._counted(told.get("usage"))
@@ -87,22 +85,14 @@ class Converse(Api):
     def _note(self, block: Mapping[str, Any]) -> bool:
         """Note what is not ours in a complete block; return whether litellm must not see it."""
         if mapping(block.get("toolUse")).get("type") == _HOSTED:
-            self._tell(_HOSTED, mapping(block["toolUse"]))
+            self.note_part(_HOSTED, mapping(block["toolUse"]))
             return True
         if "toolResult" in block:
-            self._tell("tool_result", mapping(block["toolResult"]))
+            self.note_part("tool_result", mapping(block["toolResult"]))
             return True
         for citation in mappings(mapping(block.get("citationsContent")).get("citations")):
-            self._tell("citation", citation)
+            self.note_part("citation", citation)
         return False
-
-    def _tell(self, kind: str, data: Mapping[str, Any]) -> None:
-        self.seen.parts.append(ProviderPart(provider=_PROVIDER, type=kind, data=data))
-
-    def _stopped(self, reason: Any) -> None:
-        if text(reason):
-            self.seen.reason, self.seen.ended = reason, True
-            self.seen.finish = _REASONS.get(reason, "unknown")
 
     def _counted(self, report: Any) -> None:
         counts = mapping(report)

@@ -15,17 +15,14 @@ from graphrt.harness.litellm._wire._events import Event
 from graphrt.harness.litellm._wire._failures import Failure, ReportedError
 from graphrt.harness.litellm._wire._seen import Seen
 from graphrt.harness.litellm._wire._values import added, is_object, mapping, mappings, text, usage
-from graphrt.harness.messages import ProviderPart, ThinkingBlock
+from graphrt.harness.messages import ThinkingBlock
 from graphrt.harness.protocol import FinishReason
 
-_PROVIDER: Final = "google"
 _FILTERED: Final = frozenset(
     {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR"}
     | {"IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"}
 )
 """Reasons of filters."""
-_REASONS: Final[Mapping[str, FinishReason]] = {"STOP": "stop", "MAX_TOKENS": "length"}
-"""The other reasons that are known; all others are "unknown"."""
 _MISCALLED: Final = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MISSING_THOUGHT_SIGNATURE"})
 """Reasons for which Gemini holds back a call that the model wrote."""
 _OWN_PARTS: Final[Mapping[str, str]] = {
@@ -54,6 +51,12 @@ class Gemini(Api):
 
     name: ClassVar[str | None] = "gemini"
     paths: ClassVar[tuple[str, ...]] = (":generateContent", ":streamGenerateContent")
+    provider: ClassVar[str] = "google"
+    reasons: ClassVar[Mapping[str, FinishReason]] = {
+        "STOP": "stop",
+        "MAX_TOKENS": "length",
+        **dict.fromkeys(_FILTERED, "content_filter"),
+    }
     named_events: ClassVar[bool] = False
 
     def __init__(self, seen: Seen) -> None:
@@ -102,9 +105,7 @@ class Gemini(Api):
         Raises:
             ReportedError: Gemini held back a call, and there is nothing else.
         """
-        seen = self.seen
-        seen.reason, seen.ended = reason, True
-        seen.finish = "content_filter" if reason in _FILTERED else _REASONS.get(reason, "unknown")
+        self.stopped(reason)
         if reason in _MISCALLED and not self._answered:
             raise ReportedError(
                 Failure(text=message or "Gemini held back a call that the model wrote", names=frozenset({reason}))
@@ -113,7 +114,6 @@ class Gemini(Api):
 
     def _part(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
         """Note the facts in one part of the content, and return it as litellm is to read it."""
-        seen = self.seen
         call, signature = part.get("functionCall"), text(part.get("thoughtSignature"))
         thought = part.get("thought") is True
         if is_object(call):
@@ -121,10 +121,10 @@ class Gemini(Api):
             return part if is_object(call.get("args")) else {**part, "functionCall": {**call, "args": {}}}
         for name, kind in _OWN_PARTS.items():
             if name in part:
-                seen.parts.append(ProviderPart(provider=_PROVIDER, type=kind, data=mapping(part[name])))
+                self.note_part(kind, mapping(part[name]))
         if signature:
             said = text(part.get("text")) if thought else ""
-            seen.blocks.append(ThinkingBlock(provider=_PROVIDER, text=said, signature=signature))
+            self.seen.blocks.append(ThinkingBlock(provider=self.provider, text=said, signature=signature))
         if part.get("text") and not thought:
             self._answered = True
         return part
@@ -132,7 +132,7 @@ class Gemini(Api):
     def _tell(self, kind: str, data: Mapping[str, Any]) -> None:
         """Note what a candidate tells about its sources: what came last."""
         self.seen.parts[:] = [part for part in self.seen.parts if part.type != kind]
-        self.seen.parts.append(ProviderPart(provider=_PROVIDER, type=kind, data=data))
+        self.note_part(kind, data)
 
 
 def _usage(counted: Mapping[str, Any]) -> dict[str, Any]:

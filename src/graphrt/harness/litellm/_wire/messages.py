@@ -14,19 +14,8 @@ from graphrt.harness.litellm._wire._api import Api
 from graphrt.harness.litellm._wire._events import Event
 from graphrt.harness.litellm._wire._seen import Seen
 from graphrt.harness.litellm._wire._values import added, mapping, mappings, text, usage
-from graphrt.harness.messages import ProviderPart
 from graphrt.harness.protocol import FinishReason
 
-_PROVIDER: Final = "anthropic"
-_REASONS: Final[Mapping[str, FinishReason]] = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "tool_use": "tool_calls",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "content_filter",
-}
-"""Stop reasons; all others, `pause_turn` among them, are "unknown"."""
 _OURS: Final = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
 """Types of blocks that litellm reads."""
 _SENT: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
@@ -42,6 +31,15 @@ class Messages(Api):
 
     name: ClassVar[str | None] = "messages"
     paths: ClassVar[tuple[str, ...]] = ("/v1/messages",)
+    provider: ClassVar[str] = "anthropic"
+    reasons: ClassVar[Mapping[str, FinishReason]] = {  # without `pause_turn`: the turn has not come to its end
+        "end_turn": "stop",
+        "stop_sequence": "stop",
+        "tool_use": "tool_calls",
+        "max_tokens": "length",
+        "model_context_window_exceeded": "length",
+        "refusal": "content_filter",
+    }
 
     def __init__(self, seen: Seen) -> None:
         super().__init__(seen)
@@ -52,7 +50,7 @@ class Messages(Api):
 
     def document(self, body: dict[str, Any]) -> dict[str, Any]:
         body = super().document(body)
-        self._stopped(body.get("stop_reason"))
+        self.stopped(body.get("stop_reason"))
         self._counted(body.get("usage"))
         for block in mappings(body.get("content")):
             self._note(block)
@@ -72,7 +70,7 @@ class Messages(Api):
                 self._close(self._open.pop(told.get("index"), None))
             case "message_delta":
                 self._counted(told.get("usage"))
-                self._stopped(mapping(told.get("delta")).get("stop_reason"))
+                self.stopped(mapping(told.get("delta")).get("stop_reason"))
             case "message_stop":
                 self.seen.ended = True
             case _:
@@ -102,14 +100,8 @@ class Messages(Api):
         """Note a complete block that is no text, thinking or call of ours, and the citations of a text."""
         kind = text(block.get("type"))
         told = [block] if kind and kind not in _OURS else mappings(block.get("citations")) if kind == "text" else []
-        self.seen.parts += [
-            ProviderPart(provider=_PROVIDER, type=text(one.get("type")) or kind, data=one) for one in told
-        ]
-
-    def _stopped(self, reason: Any) -> None:
-        if text(reason):
-            self.seen.reason, self.seen.ended = reason, True
-            self.seen.finish = _REASONS.get(reason, "unknown")
+        for one in told:
+            self.note_part(text(one.get("type")) or kind, one)
 
     def _counted(self, report: Any) -> None:
         """Note a report of tokens. Those of a stream complete each other: its end repeats what has changed."""

@@ -17,7 +17,6 @@ from graphrt.harness.litellm._wire._events import Event
 from graphrt.harness.litellm._wire._values import mapping, text, usage
 from graphrt.harness.protocol import FinishReason
 
-_REASONS: Final[Mapping[str, FinishReason]] = {"stop": "stop", "length": "length"}
 _WITHIN_TAG: Final = re.compile(r"(?<=<)(?=/?think>)")
 """Where a tag is cut, so that litellm finds none in a piece of a text."""
 
@@ -31,6 +30,7 @@ class Ollama(Api):
 
     name: ClassVar[str | None] = "ollama"
     paths: ClassVar[tuple[str, ...]] = ("/api/chat", "/api/generate")
+    reasons: ClassVar[Mapping[str, FinishReason]] = {"stop": "stop", "length": "length"}
     in_lines: ClassVar[bool] = True
 
     def document(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -67,9 +67,7 @@ class Ollama(Api):
         if body.get("done") is not True:
             return
         self.seen.ended = True
-        if body.get("done_reason"):
-            self.seen.reason = str(body["done_reason"])
-            self.seen.finish = _REASONS.get(self.seen.reason, "unknown")
+        self.stopped(body.get("done_reason"))
         sent, written = body.get("prompt_eval_count"), body.get("eval_count")
         if sent is not None or written is not None:  # a prompt that was cached whole is left out
             self.seen.usage = usage(sent=sent or 0, written=written or 0)

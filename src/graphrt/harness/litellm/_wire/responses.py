@@ -25,7 +25,7 @@ from graphrt.harness.litellm._wire._api import Api
 from graphrt.harness.litellm._wire._events import Event
 from graphrt.harness.litellm._wire._failures import Failure, ReportedError, failure_of, unusable
 from graphrt.harness.litellm._wire._seen import Seen
-from graphrt.harness.litellm._wire._values import mapping, mappings, text, usage
+from graphrt.harness.litellm._wire._values import mapping, mappings, parsed, text, usage
 from graphrt.harness.messages import ProviderPart, ThinkingBlock
 from graphrt.harness.protocol import FinishReason
 
@@ -206,7 +206,7 @@ class Responses(Api):
         arrived = "".join(item.pieces.get((lane, place), ()))
         if whole.startswith(arrived):
             yield from self._add(item, lane, place, whole[len(arrived) :])
-        elif lane == "arguments" and whole and _parsed(arrived) != _parsed(whole):
+        elif lane == "arguments" and whole and parsed(arrived) != parsed(whole):
             raise unusable(f"the call of {text(item.body.get('name'))!r} differs from the pieces that the stream had")
 
     def _end(self, response: Mapping[str, Any]) -> Iterator[Event]:
@@ -298,7 +298,7 @@ class _Item:
         body = {**self.body, "type": self.kind}
         if self.kind in _CALLS:
             arrived = self.arrived("arguments")
-            if not self.is_whole and _parsed(arrived) is None:
+            if not self.is_whole and parsed(arrived) is None:
                 raise unusable(f"the call of {text(body.get('name'))!r} is not complete")
             return {**body, _CALLS[self.kind]: arrived}
         if self.is_whole and (body.get("content") or body.get("summary")):
@@ -430,13 +430,6 @@ def _place(value: Mapping[str, Any]) -> int:
     """Return the place of the part that an event is about."""
     places = (value[name] for name in ("content_index", "summary_index") if isinstance(value.get(name), int))
     return next(places, 0)
-
-
-def _parsed(arguments: str) -> Any:
-    try:
-        return json.loads(arguments)
-    except (ValueError, RecursionError):
-        return None
 
 
 # --------------------------------------------------------------------------------------------------- what litellm gets
