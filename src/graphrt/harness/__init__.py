@@ -146,55 +146,44 @@ __all__ = [
     "tool_from_model",
 ]
 
-_MESSAGES: Final = (
-    "AssistantMessage Message Part Prompt ProviderPart SystemMessage TextPart ThinkingBlock ToolCall ToolMessage "
-    "ToolSpec UserMessage"
-)
-_PROTOCOL: Final = (
-    "AgentHarness AgentReply AgentRequest FinishReason RunOptions StreamItem StreamingHarness "
-    "TextDelta ThinkingDelta ToolCallDelta"
-)
-_HOMES: Final = {
-    **dict.fromkeys(("Agent",), "graphrt.harness.agent.agent"),
-    **dict.fromkeys(("AgentLimits",), "graphrt.harness.agent.limits"),
-    **dict.fromkeys(("GraphHarness", "GraphTool"), "graphrt._agents.graph_tools"),
-    **dict.fromkeys(("ResponseCache",), "graphrt.harness.agent.cache"),
-    **dict.fromkeys(("Middleware",), "graphrt.harness.agent.middleware"),
-    **dict.fromkeys(
-        (
-            "AgentEvent",
-            "EventSink",
-            "ModelEnded",
-            "ModelFailed",
-            "ModelStarted",
-            "SubAgentItem",
-            "ToolEnded",
-            "ToolStarted",
-        ),
-        "graphrt.harness.agent.events",
+_NAMES: Final = {
+    "graphrt._agents.graph_tools": "GraphHarness GraphTool",
+    "graphrt.events": "Usage",
+    "graphrt.harness.agent.agent": "Agent",
+    "graphrt.harness.agent.cache": "ResponseCache",
+    "graphrt.harness.agent.events": (
+        "AgentEvent EventSink ModelEnded ModelFailed ModelStarted SubAgentItem ToolEnded ToolStarted"
     ),
-    **dict.fromkeys(("Budget", "BudgetWarning"), "graphrt.harness.budget"),
-    **dict.fromkeys(("Ledger",), "graphrt.harness.budget._ledger"),
-    **dict.fromkeys(("TokenTracker",), "graphrt.harness.budget._token_tracker"),
-    **dict.fromkeys(("ChatModel", "ModelProfile", "ModelRequest", "ModelResponse"), "graphrt.harness.protocol"),
-    **dict.fromkeys(("OutputSpec",), "graphrt.harness.request"),
-    **dict.fromkeys(_MESSAGES.split(), "graphrt.harness.messages"),
-    **dict.fromkeys(_PROTOCOL.split(), "graphrt.harness.protocol"),
-    **dict.fromkeys(("Expectation", "MockHarness", "expect"), "graphrt.harness.mock"),
-    **dict.fromkeys(("FunctionModel", "ScriptedModel"), "graphrt.harness.scripted_model"),
-    "Template": "graphrt.harness.template",
-    "Cassette": "graphrt.harness.cassette",
-    **dict.fromkeys(("FunctionTool", "tool"), "graphrt.harness.tools.function"),
-    **dict.fromkeys(("ModelTool", "tool_from_model"), "graphrt.harness.tools.from_model"),
-    **dict.fromkeys(("McpServer", "McpTool"), "graphrt.harness.tools.mcp"),
-    **dict.fromkeys(("Tool", "ToolContext", "ToolPolicy", "ToolResult"), "graphrt.harness.tools.protocol"),
-    "Injected": "graphrt.harness.tools.injected",
-    "ToolRegistry": "graphrt.harness.tools.registry",
-    "allow_model_requests": "graphrt.harness.real_requests",
-    "LiteLLMHarness": "graphrt.harness.litellm",
-    "LiteLLMModel": "graphrt.harness.litellm._model",
-    "Usage": "graphrt.events",
+    "graphrt.harness.agent.limits": "AgentLimits",
+    "graphrt.harness.agent.middleware": "Middleware",
+    "graphrt.harness.budget": "Budget BudgetWarning",
+    "graphrt.harness.budget._ledger": "Ledger",
+    "graphrt.harness.budget._token_tracker": "TokenTracker",
+    "graphrt.harness.cassette": "Cassette",
+    "graphrt.harness.litellm": "LiteLLMHarness",
+    "graphrt.harness.litellm._model": "LiteLLMModel",
+    "graphrt.harness.messages": (
+        "AssistantMessage Message Part Prompt ProviderPart SystemMessage TextPart ThinkingBlock "
+        "ToolCall ToolMessage ToolSpec UserMessage"
+    ),
+    "graphrt.harness.mock": "Expectation MockHarness expect",
+    "graphrt.harness.protocol": (
+        "AgentHarness AgentReply AgentRequest ChatModel FinishReason ModelProfile ModelRequest "
+        "ModelResponse RunOptions StreamItem StreamingHarness TextDelta ThinkingDelta ToolCallDelta"
+    ),
+    "graphrt.harness.real_requests": "allow_model_requests",
+    "graphrt.harness.request": "OutputSpec",
+    "graphrt.harness.scripted_model": "FunctionModel ScriptedModel",
+    "graphrt.harness.template": "Template",
+    "graphrt.harness.tools.from_model": "ModelTool tool_from_model",
+    "graphrt.harness.tools.function": "FunctionTool tool",
+    "graphrt.harness.tools.injected": "Injected",
+    "graphrt.harness.tools.mcp": "McpServer McpTool",
+    "graphrt.harness.tools.protocol": "Tool ToolContext ToolPolicy ToolResult",
+    "graphrt.harness.tools.registry": "ToolRegistry",
 }
+"""Public names of each module, joined by spaces."""
+_HOMES: Final = {name: home for home, names in _NAMES.items() for name in names.split()}
 """Module that each public name is imported from."""
 
 
