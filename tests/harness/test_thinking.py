@@ -283,7 +283,7 @@ def test_blocks_of_a_provider_are_for_that_provider(model: str, provider: str, a
 
     def look() -> tuple[str, str]:
         asked = ModelRequest(messages=(UserMessage(text="hi"),))
-        to = _model_info.recipient_of(_client.load(), asked, model, api_base=None, options={})
+        to = _model_info.ProviderModel(_client.load(), model, api_base=None, options={}).recipient(asked)
         return to.provider, to.api
 
     assert _client.on_loop(look) == (provider, api)

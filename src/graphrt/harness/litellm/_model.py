@@ -7,7 +7,7 @@ A call is assembled and guarded here: arguments, timeouts, credentials, failures
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
@@ -27,9 +27,8 @@ from graphrt.harness import real_requests
 from graphrt.harness._surrogates import whole
 from graphrt.harness.litellm import _client, _error_mapping, _model_info, _openai_format, _thinking
 from graphrt.harness.litellm._http_exchange import Exchange
+from graphrt.harness.litellm._model_info import ProviderModel
 from graphrt.harness.litellm._request_body import correction_of
-from graphrt.harness.litellm._thinking import Recipient
-from graphrt.harness.litellm._wire._seen import Seen
 from graphrt.harness.protocol import FinishReason, ModelProfile, ModelResponse, StreamItem, ThinkingDelta, cost_of
 from graphrt.harness.request import ModelRequest
 
@@ -159,16 +158,12 @@ class LiteLLMModel:
         call = self._call(request)
         try:
             with _client.quiet:
-                response = await call.in_time(litellm.acompletion(**self._arguments(request)))
+                response = await call.in_time(litellm.acompletion(**self._arguments(request, call.target)))
                 reply = _openai_format.read_reply(response, clean=call.clean, refused=call.exchange.seen.refusal)
                 spent = call.spent(getattr(response, "usage", None))
-                return self._with_blocks_kept(call.completed(reply, spent), request)
-        except HarnessError as error:
-            raise call.told(error) from None
-        except TimeoutError:
-            failure: HarnessError = call.timed_out("the reply")
+                return call.completed(reply, spent, request)
         except Exception as error:  # noqa: BLE001 - whatever it is, it becomes a HarnessError
-            failure = call.failure(error)
+            failure = call.failure(error, "the reply")
         raise failure  # outside the except block, so that it has no context: the original may contain credentials
 
     async def _stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem, None]:
@@ -181,7 +176,7 @@ class LiteLLMModel:
         usage: Any = None
         try:
             with _client.quiet:
-                stream = await call.in_time(litellm.acompletion(**self._arguments(request), **more))
+                stream = await call.in_time(litellm.acompletion(**self._arguments(request, call.target), **more))
                 chunks = aiter(stream)
                 while (chunk := await call.in_time(anext(chunks, None))) is not None:
                     usage = getattr(chunk, "usage", None) or usage
@@ -195,14 +190,10 @@ class LiteLLMModel:
                 finished, ended = call.end_of(stream)
                 refused = call.exchange.seen.refusal
                 reply = builder.reply(usage=spent, finished=finished, ended=ended, refused=refused)
-                yield self._with_blocks_kept(call.completed(reply, spent), request)
+                yield call.completed(reply, spent, request)
             return
-        except HarnessError as error:
-            raise call.told(error) from None
-        except TimeoutError:
-            failure: HarnessError = call.timed_out("the next chunk")
         except Exception as error:  # noqa: BLE001 - whatever it is, it becomes a HarnessError
-            failure = call.failure(error)
+            failure = call.failure(error, "the next chunk")
         finally:
             if hasattr(stream, "aclose"):
                 with suppress(Exception):  # the connection is abandoned either way
@@ -222,29 +213,36 @@ class LiteLLMModel:
         headers: Mapping[str, str] = {} if watcher is None else watcher.headers()
         name = request.model or self._name
         exchange = Exchange(headers=headers, correction=correction_of(request.messages, name))
-        call = _Call(name, timeout_s, secrets, exchange, partial(self._cost, request), partial(self._provider, request))
+        call = _Call(name, self._at_provider(request), self._given, timeout_s, secrets, exchange)
         _client.unmapped.set(call.unmapped)
         _client.ours.set(call.exchange)
         return call
 
-    def _arguments(self, request: ModelRequest) -> dict[str, Any]:
+    def _at_provider(self, request: ModelRequest | None = None) -> ProviderModel:
+        """Return the model of *request*, or that of this object, as litellm finds it."""
+        model, options = self._name, self._defaults.options
+        if request is not None:
+            model, options = request.model or model, {**options, **request.options}
+        return ProviderModel(_client.load(), model, api_base=self._api_base, options=options)
+
+    def _arguments(self, request: ModelRequest, target: ProviderModel) -> dict[str, Any]:
         """Return the arguments of `litellm.acompletion`. Do not keep them in a variable: a traceback might show it."""
-        litellm, defaults = _client.load(), self._defaults
+        defaults = self._defaults
         model = request.model or self._name
-        options = self._options(request)
-        to = self._recipient(request)
+        to = target.recipient(request)
         body = {
             "max_tokens": defaults.max_tokens,
             "temperature": defaults.temperature,
             **_openai_format.wire_request(request, to=to),
         }
-        if request.output is not None and not self._profile_of(model).holds_to_output(request):
-            del body["response_format"]  # litellm would refuse the call, or change what it means
-        if self._api_key is None or not _model_info.IF_IT_CAN.isdisjoint(body):
-            name, provider, key = _model_info.provider_of(litellm, model, api_base=self._api_base, options=options)
-            if self._api_key is None and not key:
-                _check_key(_model_info.missing_key(litellm, model, provider, options), model, provider)
-            for field in _model_info.left_out(litellm, name, provider):
+        if request.output is not None:
+            profile = self._given if self._given is not None and model == self._name else target.profile()
+            if not profile.holds_to_output(request):
+                del body["response_format"]  # litellm would refuse the call, or change what it means
+        if self._api_key is None and (missing := target.missing_key()):
+            raise _error_mapping.missing_key(model, missing, target.found.provider)
+        if not _model_info.IF_IT_CAN.isdisjoint(body):
+            for field in target.left_out():
                 body.pop(field, None)
         if to.api == "messages" and _thinking.cannot_go_on(request.messages):  # Claude would refuse to think
             body.pop("reasoning_effort", None)
@@ -253,7 +251,8 @@ class LiteLLMModel:
         where = {"api_base": self._api_base, "api_key": self._api_key}
         timeout_s = self._timeout_s if request.timeout_s is None else request.timeout_s
         return {
-            **options,
+            **defaults.options,
+            **request.options,
             **{name: value for name, value in (body | where).items() if value is not None},
             "model": model,
             "timeout": timeout_s + _SLACK_S,
@@ -263,54 +262,10 @@ class LiteLLMModel:
             **({"_skip_mcp_handler": True} if request.tools else {}),
         }
 
-    def _options(self, request: ModelRequest) -> dict[str, Any]:
-        return {**self._defaults.options, **request.options}
-
-    def _recipient(self, request: ModelRequest) -> Recipient:
-        """Return whom a request to the model is written for."""
-        model, options = request.model or self._name, self._options(request)
-        return _model_info.recipient_of(_client.load(), request, model, api_base=self._api_base, options=options)
-
-    def _with_blocks_kept(self, reply: ModelResponse, request: ModelRequest) -> ModelResponse:
-        """Return *reply* with those thinking blocks that the model wants back."""
-        if not (reply.thinking_blocks or reply.thinking):
-            return reply
-        kept = _thinking.kept(reply.thinking_blocks, reply.thinking, self._recipient(request))
-        return replace(reply, thinking_blocks=kept)
-
-    def _provider(self, request: ModelRequest) -> str:
-        model, options = request.model or self._name, self._options(request)
-        return _model_info.provider_of(_client.load(), model, api_base=self._api_base, options=options)[1]
-
     def _look_up(self) -> ModelProfile:
-        found = self._given or self._profile_of(self._name)
+        found = self._given or self._at_provider().profile()
         count: Callable[[ModelRequest], int] = partial(_model_info.count_tokens, _client.load(), self._name)
         return replace(found, count_tokens=found.count_tokens or count)
-
-    def _profile_of(self, model: str) -> ModelProfile:
-        if self._given is not None and model == self._name:
-            return self._given
-        return _model_info.profile_of(_client.load(), model, api_base=self._api_base, options=self._defaults.options)
-
-    def _cost(self, request: ModelRequest, usage: Usage, counted: Any, seen: Seen) -> float | None:
-        """Return what a call cost in dollars; None if it is not known.
-
-        It is known by the prices of the given profile, else by the provider's word, else by litellm's tables.
-
-        Args:
-            request: The request.
-            usage: What the call used.
-            counted: The same as it was reported.
-            seen: What was read of the answer below litellm.
-        """
-        cost = None if self._given is None else cost_of(self._given, usage.input_tokens, usage.output_tokens)
-        cost = seen.cost_usd if cost is None else cost
-        if cost is not None:
-            return cost
-        model, options = request.model or self._name, self._options(request)
-        return _model_info.price_of(
-            _client.load(), model, counted, api_base=self._api_base, options=options, tier=seen.service_tier
-        )
 
 
 class _Call:
@@ -319,21 +274,23 @@ class _Call:
     def __init__(
         self,
         model: str,
+        target: ProviderModel,
+        given: ModelProfile | None,
         timeout_s: float,
         secrets: tuple[str, ...],
         exchange: Exchange,
-        cost: Callable[[Usage, Any, Seen], float | None],
-        provider: Callable[[], str],
     ) -> None:
         self.model: Final = model
+        self.target: Final = target
+        """The model at its provider."""
+        self._given: Final = given
+        """The profile that the user gave; None for none."""
         self._timeout_s: Final = timeout_s
         self._secrets: Final = secrets
         self.streamed = False
         """Whether a stream was asked for."""
         self.unmapped: Final[list[str]] = []
         self.exchange: Final = exchange
-        self._cost: Final = cost
-        self._provider: Final = provider
         self._shown = 0
         """How many of the thoughts seen below litellm have been passed on."""
 
@@ -346,9 +303,23 @@ class _Call:
         seen = self.exchange.seen
         counted = seen.usage if seen.usage is not None or seen.api is not None else told
         usage = _openai_format.read_usage(counted)
-        return None if usage is None else replace(usage, cost_usd=self._cost(usage, counted, seen))
+        return None if usage is None else replace(usage, cost_usd=self._cost(usage, counted))
 
-    def completed(self, reply: ModelResponse, spent: Usage | None) -> ModelResponse:
+    def _cost(self, usage: Usage, counted: Any) -> float | None:
+        """Return what the call cost in dollars; None if it is not known.
+
+        It is known by the prices of the given profile, else by the provider's word, else by litellm's tables.
+
+        Args:
+            usage: What the call used.
+            counted: The same as it was reported.
+        """
+        seen = self.exchange.seen
+        cost = None if self._given is None else cost_of(self._given, usage.input_tokens, usage.output_tokens)
+        cost = seen.cost_usd if cost is None else cost
+        return self.target.price(counted, seen.service_tier) if cost is None else cost
+
+    def completed(self, reply: ModelResponse, spent: Usage | None, request: ModelRequest) -> ModelResponse:
         """Return *reply*, as litellm read it, with what was seen below litellm, which wins.
 
         Raises:
@@ -358,7 +329,7 @@ class _Call:
         seen = self.exchange.seen
         blocks, parts = tuple(seen.blocks), tuple(seen.parts)
         if seen.api == "chat" and (blocks or parts):  # many providers speak it, and none says in it who it is
-            provider = self._provider()
+            provider = self.target.found.provider
             blocks = tuple(replace(block, provider=provider) for block in blocks)
             parts = tuple(replace(part, provider=provider) for part in parts)
         complete = replace(
@@ -371,7 +342,10 @@ class _Call:
             provider_parts=parts,
         )
         _openai_format.check_reply(complete, reasoned=seen.api is None or seen.reason is not None, clean=self.clean)
-        return complete
+        if not (complete.thinking_blocks or complete.thinking):
+            return complete
+        kept = _thinking.kept(complete.thinking_blocks, complete.thinking, self.target.recipient(request))
+        return replace(complete, thinking_blocks=kept)  # those that the model wants back
 
     def _reason(self, reply: ModelResponse) -> FinishReason:
         """Return why the model stopped."""
@@ -405,14 +379,14 @@ class _Call:
     def clean(self, text: str) -> str:
         return _sensitive_texts.redact(text, self._secrets)
 
-    def timed_out(self, what: str) -> HarnessError:
-        return self.told(_error_mapping.timed_out(self.model, self._timeout_s, what=what))
-
-    def failure(self, error: Exception) -> HarnessError:
-        sent, seen = self.exchange.status, self.exchange.seen
-        return self.told(
-            _error_mapping.harness_error(error, model=self.model, secrets=self._secrets, sent=sent, seen=seen)
-        )
+    def failure(self, error: Exception, what: str) -> HarnessError:
+        """Return the error for *error*, with what was seen of the answer; *what* was waited for if the time was over."""
+        if isinstance(error, TimeoutError):
+            error = _error_mapping.timed_out(self.model, self._timeout_s, what=what)
+        elif not isinstance(error, HarnessError):
+            sent, seen = self.exchange.status, self.exchange.seen
+            error = _error_mapping.harness_error(error, model=self.model, secrets=self._secrets, sent=sent, seen=seen)
+        return self._told(error)
 
     def _reported(self) -> Usage | None:
         """Return the usage of a call that failed; None if the provider did not come to report the whole.
@@ -424,7 +398,7 @@ class _Call:
         whole = not self.streamed or seen.is_document or seen.ended or seen.reason is not None
         return self.spent() if whole else None
 
-    def told(self, error: HarnessError) -> HarnessError:
+    def _told(self, error: HarnessError) -> HarnessError:
         """Return *error* with what was seen of the provider's answer.
 
         `billed` follows from the status. `request_id` is the provider's id, which its support asks for first. Of an
@@ -457,11 +431,6 @@ def _check_seconds(timeout_s: Any) -> None:
             argument="timeout_s", value=timeout_s, wanted="seconds above 0: a call never waits for ever"
         )
     check_amount("timeout_s", timeout_s, above=True)
-
-
-def _check_key(missing: Sequence[str], model: str, provider: str) -> None:
-    if missing:
-        raise _error_mapping.missing_key(model, missing, provider)
 
 
 def _refuse_own(options: Mapping[str, Any]) -> None:

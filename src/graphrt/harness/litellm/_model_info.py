@@ -1,6 +1,6 @@
 """Facts about a model from litellm's bundled tables, and token counts: provider, limits, prices, abilities.
 
-The functions receive litellm as an argument. They call no model and use no network.
+litellm is an argument. No model is called, and no network used.
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from functools import cached_property
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from graphrt.harness.litellm import _openai_format
 from graphrt.harness.litellm._client import LiteLLM
@@ -45,158 +46,176 @@ _MARGIN_TOKENS: Final = 64
 """Most tokens that a chat template adds to a conversation, and to each of its messages."""
 
 
-def provider_of(
-    litellm: LiteLLM, model: str, *, api_base: str | None, options: Mapping[str, Any]
-) -> tuple[str, str, str | None]:
-    """Return the model's name at its provider, the provider, and the API key that litellm found, or None.
+class Found(NamedTuple):
+    """What litellm makes of the name of a model."""
 
-    Raises:
-        Exception: litellm does not know the provider.
-    """
-    provider: Any = options.get("custom_llm_provider")
-    name, provider, key, _ = litellm.get_llm_provider(model, custom_llm_provider=provider, api_base=api_base)
-    return name, provider, key
+    name: str
+    """The model's name at its provider, perhaps with the API that litellm is to use for it."""
+    provider: str
+    has_key: bool
+    """Whether litellm found an API key."""
 
-
-def recipient_of(
-    litellm: LiteLLM, request: ModelRequest, model: str, *, api_base: str | None, options: Mapping[str, Any]
-) -> Recipient:
-    """Return whom a request to *model* is written for.
-
-    litellm calls some models by the API of OpenAI's Responses: those that have no other, and those that are named so.
-
-    Raises:
-        Exception: litellm does not know the provider.
-    """
-    name, provider, _ = provider_of(litellm, model, api_base=api_base, options=options)
-    to = recipient(name, provider, responses=_by_responses(litellm, request, name, provider, api_base, options))
-    if to.api != "responses":
-        return to
-    reasons = litellm.supports_reasoning(_plain(name), provider)  # others refuse the question
-    encrypts = reasons and provider in _ENCRYPTING and "include" not in options
-    return to._replace(encrypts=encrypts, stores=options.get("store") is not False)
+    @property
+    def plain(self) -> str:
+        """The name without the API; prices and abilities are the same."""
+        return self.name.removeprefix(_BY_RESPONSES)
 
 
-def _by_responses(
-    litellm: LiteLLM,
-    request: ModelRequest,
-    name: str,
-    provider: str,
-    api_base: str | None,
-    options: Mapping[str, Any],
-) -> bool:
-    try:
-        found, _ = litellm.main.responses_api_bridge_check(
-            model=name,
-            custom_llm_provider=provider,
-            tools=_openai_format.wire_tools(request.tools) or None,
-            reasoning_effort=options.get("reasoning_effort", request.reasoning),
-            web_search_options=options.get("web_search_options"),
-            api_base=api_base,
-        )
-    except Exception:  # noqa: BLE001 - not part of litellm's public interface: other versions may have other arguments
-        return name.startswith(_BY_RESPONSES)
-    return bool(found.get("mode") == "responses")
-
-
-def missing_key(litellm: LiteLLM, model: str, provider: str, options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the environment variables of which one should hold the key of *provider*.
-
-    The result is empty if a key may be given in another way; the provider's own error then decides.
-    """
-    if provider not in _ONE_KEY or any(part in name.lower() for name in options for part in _OTHER_WAYS):
-        return ()
-    if litellm.api_key or litellm.secret_manager_client or getattr(litellm, f"{provider}_key", None):
-        return ()
-    names = litellm.validate_environment(model)["missing_keys"]
-    return tuple(names) if not any(os.environ.get(name) for name in names) else ()
-
-
-def profile_of(litellm: LiteLLM, model: str, *, api_base: str | None, options: Mapping[str, Any]) -> ModelProfile:
-    """Return the profile of *model* by the tables; only its name is set if litellm does not know its provider."""
-    try:
-        name, provider, _ = provider_of(litellm, model, api_base=api_base, options=options)
-        name = _plain(name)
-        fields = set(litellm.get_supported_openai_params(name, provider) or ())
-        known = _entry(litellm, model, name, provider)
-        schema = "response_format" in fields and (not known or litellm.supports_response_schema(name, provider))
-        tools = "tools" in fields and known.get("supports_function_calling", True) is not False
-        beside, closes = _made_of_schemas(litellm, name, provider) if schema else (True, False)
-    except Exception:  # noqa: BLE001 - the call itself will report what is wrong with the name
-        return ModelProfile(name=model)
-    return ModelProfile(
-        name=model,
-        provider=provider,
-        max_input_tokens=_limit(known, "max_input_tokens"),
-        max_output_tokens=_limit(known, "max_output_tokens"),
-        tools=tools,
-        output_schema=schema,
-        output_schema_with_tools=beside,
-        open_output_schema=not closes,
-        input_usd_per_token=_price(known, "input_cost_per_token"),
-        output_usd_per_token=_price(known, "output_cost_per_token"),
-    )
-
-
-def price_of(
-    litellm: LiteLLM,
-    model: str,
-    usage: Any,
-    *,
-    api_base: str | None,
-    options: Mapping[str, Any],
-    tier: str | None = None,
-) -> float | None:
-    """Return what *usage* of *model* costs in dollars, by the tables; None if they have no prices for the model.
+class ProviderModel:
+    """A model at its provider. litellm is asked once who that is, and anew for another call.
 
     Args:
         litellm: The library.
         model: The model, as litellm names it.
-        usage: The usage that was reported, in OpenAI's chat form: a mapping, or litellm's own object.
         api_base: Address of the provider's API.
         options: Further arguments of the call.
-        tier: The provider's service tier, which has its own prices; None for the usual ones.
     """
-    try:
-        name, provider, _ = provider_of(litellm, model, api_base=api_base, options=options)
-        known = _entry(litellm, model, name, provider)
-        if known.get("tiered_pricing") is None and _price(known, "input_cost_per_token") is None:
-            return None  # for some models litellm returns 0.0, which would pass for free
-        counted = litellm.Usage(**usage) if isinstance(usage, Mapping) else usage
-        costs = litellm.cost_per_token(
-            model=_plain(name),
-            custom_llm_provider=provider,
-            usage_object=counted,
-            service_tier=tier,
+
+    def __init__(self, litellm: LiteLLM, model: str, *, api_base: str | None, options: Mapping[str, Any]) -> None:
+        self._litellm: Final = litellm
+        self._model: Final = model
+        self._api_base: Final = api_base
+        self._options: Final = options
+
+    @cached_property
+    def found(self) -> Found:
+        """The model and its provider.
+
+        Raises:
+            Exception: litellm does not know the provider.
+        """
+        provider: Any = self._options.get("custom_llm_provider")
+        name, provider, key, _ = self._litellm.get_llm_provider(
+            self._model, custom_llm_provider=provider, api_base=self._api_base
         )
-        cost = sum(costs)
-    except Exception:  # noqa: BLE001 - litellm raises for a model that it does not know
-        return None
-    return cost if 0 <= cost < inf else None
+        return Found(name, provider, bool(key))
 
+    def recipient(self, request: ModelRequest) -> Recipient:
+        """Return whom a *request* to the model is written for.
 
-def _made_of_schemas(litellm: LiteLLM, name: str, provider: str) -> tuple[bool, bool]:
-    """Return how litellm sends an output schema to this model, found out by a trial with a probe.
+        litellm calls some models by the API of OpenAI's Responses: those that have no other, and those that are named so.
 
-    For some providers litellm turns the schema into a tool that the model is forced to call, so that it never calls
-    another one. For others all objects must be closed, or litellm closes them, so that an open mapping stays empty.
+        Raises:
+            Exception: litellm does not know the provider.
+        """
+        found, options = self.found, self._options
+        to = recipient(found.name, found.provider, responses=self._by_responses(request))
+        if to.api != "responses":
+            return to
+        reasons = self._litellm.supports_reasoning(found.plain, found.provider)  # others refuse the question
+        encrypts = reasons and found.provider in _ENCRYPTING and "include" not in options
+        return to._replace(encrypts=encrypts, stores=options.get("store") is not False)
 
-    Returns:
-        Whether tools can be used beside the schema, and whether its objects must be closed.
-    """
-    try:
-        made = litellm.get_optional_params(
-            model=name, custom_llm_provider=provider, tools=[_PROBE_TOOL], response_format=_PROBE_FORM, drop_params=True
+    def _by_responses(self, request: ModelRequest) -> bool:
+        try:
+            told, _ = self._litellm.main.responses_api_bridge_check(
+                model=self.found.name,
+                custom_llm_provider=self.found.provider,
+                tools=_openai_format.wire_tools(request.tools) or None,
+                reasoning_effort=self._options.get("reasoning_effort", request.reasoning),
+                web_search_options=self._options.get("web_search_options"),
+                api_base=self._api_base,
+            )
+        except Exception:  # noqa: BLE001 - not part of litellm's public interface: other versions may have other arguments
+            return self.found.name.startswith(_BY_RESPONSES)
+        return bool(told.get("mode") == "responses")
+
+    def missing_key(self) -> tuple[str, ...]:
+        """Return the environment variables of which one should hold the key of the provider.
+
+        The result is empty if litellm has a key, or if one may be given in another way; the provider's own error then
+        decides.
+        """
+        litellm, provider = self._litellm, self.found.provider
+        in_options = any(part in name.lower() for name in self._options for part in _OTHER_WAYS)
+        if self.found.has_key or provider not in _ONE_KEY or in_options:
+            return ()
+        if litellm.api_key or litellm.secret_manager_client or getattr(litellm, f"{provider}_key", None):
+            return ()
+        names = litellm.validate_environment(self._model)["missing_keys"]
+        return tuple(names) if not any(os.environ.get(name) for name in names) else ()
+
+    def profile(self) -> ModelProfile:
+        """Return the profile by the tables; only its name is set if litellm does not know the provider."""
+        litellm = self._litellm
+        try:
+            name, provider = self.found.plain, self.found.provider
+            fields = set(litellm.get_supported_openai_params(name, provider) or ())
+            known = self._entry()
+            schema = "response_format" in fields and (not known or litellm.supports_response_schema(name, provider))
+            tools = "tools" in fields and known.get("supports_function_calling", True) is not False
+            beside, closes = self._made_of_schemas() if schema else (True, False)
+        except Exception:  # noqa: BLE001 - the call itself will report what is wrong with the name
+            return ModelProfile(name=self._model)
+        return ModelProfile(
+            name=self._model,
+            provider=provider,
+            max_input_tokens=_limit(known, "max_input_tokens"),
+            max_output_tokens=_limit(known, "max_output_tokens"),
+            tools=tools,
+            output_schema=schema,
+            output_schema_with_tools=beside,
+            open_output_schema=not closes,
+            input_usd_per_token=_price(known, "input_cost_per_token"),
+            output_usd_per_token=_price(known, "output_cost_per_token"),
         )
-    except Exception:  # noqa: BLE001 - for some models litellm refuses tools with a schema: use the instructions
-        return False, False
-    return _FORM_TOOL not in str(made), not _CLOSED_FORMS.isdisjoint(made)
 
+    def price(self, usage: Any, tier: str | None) -> float | None:
+        """Return what *usage* costs in dollars, by the tables; None if they have no prices for the model.
 
-def left_out(litellm: LiteLLM, name: str, provider: str) -> frozenset[str]:
-    """Return the fields of `IF_IT_CAN` that this model does not support, by litellm's tables."""
-    fields = set(litellm.get_supported_openai_params(_plain(name), provider) or ())
-    return IF_IT_CAN - fields if fields else frozenset()
+        Args:
+            usage: The usage that was reported, in OpenAI's chat form: a mapping, or litellm's own object.
+            tier: The provider's service tier, which has its own prices; None for the usual ones.
+        """
+        litellm = self._litellm
+        try:
+            known = self._entry()
+            if known.get("tiered_pricing") is None and _price(known, "input_cost_per_token") is None:
+                return None  # for some models litellm returns 0.0, which would pass for free
+            counted = litellm.Usage(**usage) if isinstance(usage, Mapping) else usage
+            found = self.found
+            costs = litellm.cost_per_token(
+                model=found.plain, custom_llm_provider=found.provider, usage_object=counted, service_tier=tier
+            )
+            cost = sum(costs)
+        except Exception:  # noqa: BLE001 - litellm raises for a model that it does not know
+            return None
+        return cost if 0 <= cost < inf else None
+
+    def _made_of_schemas(self) -> tuple[bool, bool]:
+        """Return how litellm sends an output schema to this model, found out by a trial with a probe.
+
+        For some providers litellm turns the schema into a tool that the model is forced to call, so that it never calls
+        another one. For others all objects must be closed, or litellm closes them, so that an open mapping stays empty.
+
+        Returns:
+            Whether tools can be used beside the schema, and whether its objects must be closed.
+        """
+        try:
+            made = self._litellm.get_optional_params(
+                model=self.found.plain,
+                custom_llm_provider=self.found.provider,
+                tools=[_PROBE_TOOL],
+                response_format=_PROBE_FORM,
+                drop_params=True,
+            )
+        except Exception:  # noqa: BLE001 - for some models litellm refuses tools with a schema: use the instructions
+            return False, False
+        return _FORM_TOOL not in str(made), not _CLOSED_FORMS.isdisjoint(made)
+
+    def left_out(self) -> frozenset[str]:
+        """Return the fields of `IF_IT_CAN` that this model does not support, by litellm's tables."""
+        fields = set(self._litellm.get_supported_openai_params(self.found.plain, self.found.provider) or ())
+        return IF_IT_CAN - fields if fields else frozenset()
+
+    def _entry(self) -> Mapping[str, Any]:
+        """Return the table entry of the model; empty if there is none."""
+        name, provider = self.found.plain, self.found.provider
+        for key in (self._model, name, f"{provider}/{name}"):
+            entry = self._litellm.model_cost.get(key)
+            if entry is not None and str(entry.get("litellm_provider", "")).startswith(provider):
+                return entry
+        return {}
 
 
 def count_tokens(litellm: LiteLLM, model: str, request: ModelRequest) -> int:
@@ -223,21 +242,6 @@ def most_tokens(request: ModelRequest) -> int:
     blocks = [written(block) for message in request.messages for block in getattr(message, "thinking", ())]
     text = json.dumps([_openai_format.wire_request(request), blocks], ensure_ascii=False, default=str)
     return len(text.encode(errors="replace")) + _MARGIN_TOKENS * (1 + len(request.messages))
-
-
-def _entry(litellm: LiteLLM, model: str, name: str, provider: str) -> Mapping[str, Any]:
-    """Return the table entry of a model of *provider*; empty if there is none."""
-    name = _plain(name)
-    for key in (model, name, f"{provider}/{name}"):
-        entry = litellm.model_cost.get(key)
-        if entry is not None and str(entry.get("litellm_provider", "")).startswith(provider):
-            return entry
-    return {}
-
-
-def _plain(name: str) -> str:
-    """Return the name of a model without the API that litellm is to use for it; prices and abilities are the same."""
-    return name.removeprefix(_BY_RESPONSES)
 
 
 def _limit(entry: Mapping[str, Any], name: str) -> int | None:
