@@ -21,9 +21,9 @@ from graphrt.errors import RefusalError
 from graphrt.errors._codes.models import BAD_RESPONSE, REFUSAL, TRANSIENT_MODEL
 from graphrt.events import Usage
 from graphrt.harness._surrogates import Whole, whole
-from graphrt.harness.litellm import _think_tags
 from graphrt.harness.litellm._think_tags import ThinkTags
-from graphrt.harness.litellm._thinking import BlockBuilder, Recipient, read_blocks, wire_assistant
+from graphrt.harness.litellm._thinking import BlockBuilder, Recipient, wire_assistant
+from graphrt.harness.litellm._wire._values import mappings
 from graphrt.harness.messages import (
     AssistantMessage,
     Message,
@@ -190,23 +190,9 @@ def read_reply(response: Any, *, clean: Callable[[str], str] = str, refused: str
         raise BAD_RESPONSE(
             with_status="", reason="the provider sent an answer without any choice.", model=clean(_text(model))
         )
-    text, thought = _text(_get(message, "content")), _text(_get(message, "reasoning_content"))
-    if not thought:
-        thought, text = _think_tags.split(text)
-    calls = [_read_call(n, call) for n, call in enumerate(_get(message, "tool_calls") or ())]
-    reason = _reason(_get(choice, "finish_reason"))
-    refusal = refused or _get(message, "refusal") or _get(_get(message, "provider_specific_fields"), "refusal")
-    if not text and not calls and (refusal or reason == "content_filter"):
-        raise _refusal(_text(refusal), model, clean)
-    return AgentReply(
-        text=text,
-        tool_calls=_told_apart(calls),
-        usage=read_usage(_get(response, "usage")),
-        finish_reason=reason,
-        model=model,
-        thinking=thought,
-        thinking_blocks=read_blocks(_get(message, "thinking_blocks")),
-    )
+    builder = ReplyBuilder(clean=clean, model=model)
+    builder.add_message(message, _get(choice, "finish_reason"))
+    return builder.reply(usage=read_usage(_get(response, "usage")), finished=True, refused=refused)
 
 
 @dataclass(slots=True)
@@ -220,7 +206,7 @@ class _OpenCall:
 
 @dataclass(slots=True)
 class ReplyBuilder:
-    """Assembles a reply from the chunks of one stream."""
+    """Assembles a reply from the chunks of one stream, or from one whole message."""
 
     clean: Callable[[str], str] = str
     """Removes credentials from the provider's text before it becomes part of an error."""
@@ -247,19 +233,33 @@ class ReplyBuilder:
         for choice in _get(chunk, "choices") or ():
             delta = _get(choice, "delta")
             self.blocks.add(_get(delta, "thinking_blocks"))
-            shown += self._add_said(self.whole_thought.add(_text(_get(delta, "reasoning_content"))), "")
-            if text := self.whole_text.add(_text(_get(delta, "content"))):
-                if self._tags is None:  # a provider that reports thinking apart leaves none in the text
-                    self._tags = ThinkTags(looks=not self.thoughts)
-                shown += self._add_said(*self._tags.add(text))
-            refusal = _get(delta, "refusal") or _get(_get(delta, "provider_specific_fields"), "refusal")
-            if refusal:
-                self.refusals.append(_text(refusal))
+            shown += self._add_part(delta, _get(choice, "finish_reason"))
             for n, piece in enumerate(_get(delta, "tool_calls") or ()):
-                shown.append(self._add_call(n, piece))
-            reason = _get(choice, "finish_reason")
-            if reason:
-                self.finish_reason = _reason(reason)
+                number = _get(piece, "index")
+                shown.append(self._add_call(number if isinstance(number, int) else n, piece))
+        return shown
+
+    def add_message(self, message: Any, reason: Any) -> None:
+        """Add a whole message, and the reason for which it ended."""
+        for block in mappings(_get(message, "thinking_blocks")):
+            self.blocks.add([block])
+            self.blocks.close()
+        self._add_part(message, reason)
+        for n, call in enumerate(_get(message, "tool_calls") or ()):
+            self._add_call(n, call)
+
+    def _add_part(self, said: Any, reason: Any) -> list[StreamItem]:
+        """Add thinking, text and refusal of a delta or message, and the reason to stop if there is one."""
+        shown = self._add_said(self.whole_thought.add(_text(_get(said, "reasoning_content"))), "")
+        if text := self.whole_text.add(_text(_get(said, "content"))):
+            if self._tags is None:  # a provider that reports thinking apart leaves none in the text
+                self._tags = ThinkTags(looks=not self.thoughts)
+            shown += self._add_said(*self._tags.add(text))
+        refusal = _get(said, "refusal") or _get(_get(said, "provider_specific_fields"), "refusal")
+        if refusal:
+            self.refusals.append(_text(refusal))
+        if reason:
+            self.finish_reason = _reason(reason)
         return shown
 
     def rest(self) -> list[StreamItem]:
@@ -281,10 +281,8 @@ class ReplyBuilder:
             shown.append(TextDelta(text=text))
         return shown
 
-    def _add_call(self, n: int, piece: Any) -> ToolCallDelta:
-        """Add a piece of a tool call, the one at position *n* of its chunk."""
-        number = _get(piece, "index")
-        number = number if isinstance(number, int) else n
+    def _add_call(self, number: int, piece: Any) -> ToolCallDelta:
+        """Add a piece of the tool call that the provider numbers *number*."""
         name = _text(_get(piece, "id"))
         position = self._positions.get(number)
         # Some providers number all their calls 0: another id begins another call.
@@ -297,7 +295,7 @@ class ReplyBuilder:
             index=position,
             id=name,
             name=whole(_text(_get(function, "name"))),
-            arguments_text=whole(_text(_get(function, "arguments"))),
+            arguments_text=whole(_arguments_text(_get(function, "arguments"))),
         )
         call.id = call.id or delta.id
         call.name = call.name or delta.name
@@ -401,16 +399,11 @@ def _told_apart(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
     return tuple(known.values())
 
 
-def _read_call(n: int, call: Any) -> ToolCall:
-    function = _get(call, "function")
-    arguments = _get(function, "arguments")
-    if not isinstance(arguments, str):  # some servers send the object itself, not its JSON text
-        arguments = "" if arguments is None else json.dumps(arguments, default=str)
-    return ToolCall(
-        id=_text(_get(call, "id")) or f"call_{n}",
-        name=_text(_get(function, "name")),
-        arguments_text=arguments,
-    )
+def _arguments_text(arguments: Any) -> str:
+    """Return the JSON text of arguments. Some servers send the object itself."""
+    if isinstance(arguments, str):
+        return arguments
+    return "" if arguments is None else json.dumps(arguments, default=str)
 
 
 def _get(value: Any, name: str) -> Any:

@@ -72,11 +72,3 @@ class ThinkTags:
     def _may_open(whole: str) -> bool:
         start = whole.lstrip()
         return len(whole) <= _MOST_SPACE and any(tag.startswith(start) for tag in _OPENINGS)
-
-
-def split(text: str) -> tuple[str, str]:
-    """Return the thinking in a whole *text*, and the rest of it."""
-    tags = ThinkTags()
-    thought, said = tags.add(text)
-    more_thought, more_said = tags.rest()
-    return thought + more_thought, said + more_said

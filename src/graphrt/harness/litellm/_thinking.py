@@ -18,6 +18,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from graphrt.harness._surrogates import json_copy
+from graphrt.harness.litellm._wire._values import mappings
+from graphrt.harness.litellm._wire._values import text as text_of
 from graphrt.harness.messages import AssistantMessage, Message, ThinkingBlock, ToolMessage, UserMessage
 
 Api: TypeAlias = Literal["chat", "messages", "responses", "gemini"]
@@ -220,15 +222,6 @@ def cannot_go_on(messages: Iterable[Message]) -> bool:
 # ------------------------------------------------------------------------------------------------- reading of Claude's
 
 
-def read_blocks(blocks: Any) -> tuple[ThinkingBlock, ...]:
-    """Return the sealed blocks in *blocks*, the `thinking_blocks` of a whole message."""
-    builder = BlockBuilder()
-    for block in _mappings(blocks):
-        builder.add([block])
-        builder.close()
-    return builder.blocks()
-
-
 @dataclass(slots=True)
 class BlockBuilder:
     """Assembles the blocks of one stream: pieces of a text and then its signature, or redacted data in one piece."""
@@ -240,8 +233,8 @@ class BlockBuilder:
 
     def add(self, blocks: Any) -> None:
         """Add the `thinking_blocks` of one chunk."""
-        for block in _mappings(blocks):
-            redacted, signature, text = (_text(block.get(name)) for name in ("data", "signature", "thinking"))
+        for block in mappings(blocks):
+            redacted, signature, text = (text_of(block.get(name)) for name in ("data", "signature", "thinking"))
             if block.get("type") == "redacted_thinking":
                 self.close()
                 if redacted:
@@ -263,11 +256,3 @@ class BlockBuilder:
     def blocks(self) -> tuple[ThinkingBlock, ...]:
         """Return the complete blocks, in order."""
         return tuple(self._done)
-
-
-def _mappings(blocks: Any) -> list[Mapping[str, Any]]:
-    return [block for block in blocks if issubclass(type(block), Mapping)] if issubclass(type(blocks), list) else []
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
