@@ -16,10 +16,10 @@ For the terms, see docs/glossary.md.
 
 from __future__ import annotations
 
-from asyncio import CancelledError
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, final, overload
 
 from graphrt._ambient import surroundings
@@ -34,9 +34,9 @@ from graphrt.harness._harness_checks import check_real, usage_problem
 from graphrt.harness._output.exchange import with_output
 from graphrt.harness._output.form import OutputForm
 from graphrt.harness.agent._digest import of_call
-from graphrt.harness.agent._host import CutOff, Host, number
-from graphrt.harness.agent._model_calls import Budgeted, Link, Next, PendingCall, Recorded, Timed, chained
-from graphrt.harness.protocol import AgentReply, OutputT_co, TextDelta
+from graphrt.harness.agent._host import Host, number
+from graphrt.harness.agent._model_calls import Budgeted, Link, Next, PendingCall, Recorded, Timed, ask_model, chained
+from graphrt.harness.protocol import AgentReply, ModelProfile, OutputT_co
 from graphrt.harness.request import ModelRequest, TranscribedOptions
 from graphrt.harness.tools.registry import name_of
 
@@ -208,33 +208,23 @@ class BoundHarness(Generic[OutputT_co]):
         # does not matter when the node runs again (decision 0033). It has the form of an agent's: the path of a run,
         # and a call in it.
         digest = of_call(prompt, options)
-        call = PendingCall(_NO_REQUEST, f"{digest}.{number(host, digest)}/1")
+        call = PendingCall(_NO_REQUEST, f"{digest}.{number(host, digest)}/1", of_model=False, prompt=prompt)
 
         async def chosen(call: PendingCall, next_: Next) -> AgentReply:
             """Check that the harness may be called before its profile is read: the link in place of `Fallback`."""
             if surroundings().instead is None:
                 check_real(harness)  # raises if this process forbids real model requests, as a test suite may
-            call.ask(harness)
+            call.ask(_AsModel(harness, prompt, options))
             if host.ledger is not None:  # `defaults`: options that the harness uses if a call does not give them
                 defaults = getattr(harness, "defaults", None)
                 call.request = ModelRequest.build(prompt, options, defaults=defaults)  # type: ignore[arg-type]  # checked there
             return await next_(call)
 
-        async def ask(call: PendingCall) -> AgentReply:
-            """Ask the harness itself; record what its reply had said if it is cut off."""
-            try:
-                return await _called(call, prompt, options, show)
-            except CancelledError:
-                heard = "".join(item.text for item in call.began if type(item) is TextDelta)
-                if heard and form is None:
-                    await host.record(CutOff(call.key, heard, call.profile.name))
-                raise
-
         links: list[Link] = [Recorded(host, host.ledger), chosen, Budgeted(host, host.ledger)]
         if host.ledger is not None:
             links.append(Timed(host.ledger))
-        reply = await chained(links, ask)(call)
-        if call.source == "journal" and show is not None:  # a new reply was shown by `_called`
+        reply = await chained(links, partial(ask_model, show, host if form is None else None, _checked))(call)
+        if call.source == "journal" and show is not None:  # a new reply was shown by `ask_model`
             show(reply)
         if form is None:
             return reply
@@ -247,30 +237,39 @@ class BoundHarness(Generic[OutputT_co]):
         return getattr(self._harness, name)
 
 
-async def _called(call: PendingCall, prompt: Any, options: dict[str, Any], show: Show | None) -> AgentReply:
-    """Return the reply of the harness, or the logged one if the run is executed again; report the prompt to the watcher.
+@final
+class _AsModel:
+    """A plain harness in the place of a model, which answers one prompt."""
 
-    If *show* is given, it gets each item of the reply, or the reply alone if the harness cannot stream.
+    def __init__(self, harness: Any, prompt: Any, options: dict[str, Any]) -> None:
+        self.harness = harness
+        self.invoke: Callable[[Any], Any] = lambda _request: harness.run(prompt, **options)
+        if hasattr(harness, "stream"):
+            self.stream: Callable[[Any], Any] = lambda _request: harness.stream(prompt, **options)
+
+    @property
+    def profile(self) -> ModelProfile:
+        """Profile of the harness; see `PendingCall.profile`."""
+        return getattr(self.harness, "profile", None) or ModelProfile(name=type(self.harness).__name__)
+
+
+def _checked(call: PendingCall, reply: Any, streamed: bool) -> AgentReply:  # noqa: FBT001 - as `ask_model` calls it
+    """Return *reply* of a plain harness, if it can be counted.
 
     Raises:
-        BadResponseError: The usage of the reply cannot be counted.
+        InputError: It is not the last item of a stream (`no-final-reply`).
+        BadResponseError: Its usage cannot be counted.
     """
-    harness, around = call.model, surroundings()
-    if around.watcher is not None:
-        around.watcher.asks(call.profile.name, prompt)
-    streams = around.instead is None and show is not None and hasattr(harness, "stream")
-    reply: AgentReply
-    if around.instead is not None:
-        reply = await around.instead()  # it was checked when it was first recorded
-    else:
-        reply = await (_streamed(call, prompt, options, show) if streams else harness.run(prompt, **options))
-        # A negative count would let a budget grow, and with a NaN it would never be exceeded.
-        problem = usage_problem(getattr(reply, "usage", None))
-        if problem is not None:
-            raise USAGE_CANNOT_BE_COUNTED(harness=harness, problem=problem, billed=True)  # the harness has replied
-    if show is not None and not streams:
-        show(reply)
-    return reply
+    harness = call.model.harness
+    if streamed and (reply is None or not hasattr(reply, "usage")):  # replies have it, pieces of replies do not
+        ended = "it yielded nothing" if reply is None else f"its last item is {a_type(reply)}"
+        raise STREAM_WITHOUT_REPLY(harness=harness, ended=ended)
+    # A negative count would let a budget grow, and with a NaN it would never be exceeded.
+    problem = usage_problem(getattr(reply, "usage", None))
+    if problem is not None:
+        raise USAGE_CANNOT_BE_COUNTED(harness=harness, problem=problem, billed=True)  # the harness has replied
+    checked: AgentReply = reply
+    return checked
 
 
 def _form(options: dict[str, Any]) -> OutputForm | None:
@@ -283,21 +282,3 @@ def _form(options: dict[str, Any]) -> OutputForm | None:
     form = OutputForm(options["output"])
     options["output"] = form.spec
     return form
-
-
-async def _streamed(call: PendingCall, prompt: Any, options: dict[str, Any], show: Any) -> AgentReply:
-    """Stream a plain harness, show each item, and return the last one, which must be the whole reply.
-
-    Raises:
-        InputError: The last item is not a reply (`no-final-reply`).
-    """
-    harness, last = call.model, None
-    async for item in harness.stream(prompt, **options):
-        last = item
-        call.began.append(item)
-        show(item)
-    if last is None or not hasattr(last, "usage"):  # replies have this attribute, pieces of replies do not
-        ended = "it yielded nothing" if last is None else f"its last item is {a_type(last)}"
-        raise STREAM_WITHOUT_REPLY(harness=harness, ended=ended)
-    reply: AgentReply = last
-    return reply

@@ -70,6 +70,9 @@ class PendingCall:
     """Digest of the request as it came; empty if nothing needs it."""
     number: int = 1
     """Number of the call in its agent run, from 1."""
+    of_model: bool = True
+    """Whether a model is asked; else a harness that is no agent, which is asked *prompt* and has no request."""
+    prompt: Any = None
     model: Any = None
     """The model, or harness, that is asked; None before it is chosen. `ask` sets it."""
     began: list[StreamItem] = field(default_factory=list["StreamItem"])
@@ -85,6 +88,11 @@ class PendingCall:
     def ask(self, model: Any) -> None:
         """Ask *model* from now on."""
         self.model, self._profile = model, None
+
+    @property
+    def messages(self) -> Any:
+        """What is asked, as telemetry is told it."""
+        return self.request.messages if self.of_model else self.prompt
 
     @property
     def profile(self) -> ModelProfile:
@@ -142,7 +150,7 @@ class Caller:
         if ledger is not None:
             links.append(Timed(ledger))
         # What a sub-agent says is not a message of the conversation.
-        self._ask = chained(links, partial(_ask_model, emit, None if place.depth else host))
+        self._ask = chained(links, partial(ask_model, emit, None if place.depth else host, _checked))
         self._models = models
         self._place = place
         self._keyed = host.records or cache is not None  # digests took a third of a turn's time
@@ -439,26 +447,24 @@ def count_earlier(ledger: Ledger, known_by: Ledger | None, recalled: Recalled) -
             one.allow(recalled.granted[one.of])
 
 
-async def _ask_model(emit: Emit | None, host: Host | None, call: PendingCall) -> ModelResponse:
-    """Ask the model, and return its response with a priced usage. The end of the chain.
+async def ask_model(
+    emit: Emit | None, host: Host | None, check: Callable[[PendingCall, Any, bool], ModelResponse], call: PendingCall
+) -> ModelResponse:
+    """Ask the model, and return its response. The end of the chain.
 
     Args:
-        emit: Receives the items of the response; None if there is no reader.
+        emit: Receives the items of the response, or the response alone if the model cannot stream; None if there is no
+            reader.
         host: Records what a response had said that is cut off; None if it is not a message of the conversation.
+        check: Returns the response as it can be used. It is told whether the response is the last item of a stream.
         call: The call.
     """
-    model, request = call.model, call.request
-    around = surroundings()
+    model, request, around = call.model, call.request, surroundings()
     if around.watcher is not None:
-        around.watcher.asks(call.profile.name, request.messages)
+        around.watcher.asks(call.profile.name, call.messages)
+    streams = around.instead is None and emit is not None and hasattr(model, "stream")
     response: Any = None
-    if around.instead is not None:
-        response = await around.instead()
-        if emit is not None:
-            emit(response)
-    elif emit is None:
-        response = await model.invoke(request)
-    else:
+    if emit is not None and streams:
         items: Any = model.stream(request)
         try:
             async for item in items:
@@ -467,13 +473,40 @@ async def _ask_model(emit: Emit | None, host: Host | None, call: PendingCall) ->
                 emit(item)
         except asyncio.CancelledError:
             heard = "".join(item.text for item in call.began if type(item) is TextDelta)
-            if heard and host is not None and request.output is None:  # neither is a form of the answer a message
+            in_form = call.of_model and request.output is not None  # then it is not a message
+            if heard and host is not None and not in_form:
                 await host.record(CutOff(call.key, heard, call.profile.name))
             raise
         finally:
             if hasattr(items, "aclose"):
                 await items.aclose()
-    reply = _checked(response, call.profile.name)
+    else:
+        response = await (model.invoke(request) if around.instead is None else around.instead())
+    reply = check(call, response, streams)
+    if emit is not None and not streams:
+        emit(response)
+    return reply
+
+
+def _checked(call: PendingCall, response: Any, _streamed: bool) -> ModelResponse:  # noqa: FBT001 - as `ask_model` calls it
+    """Return *response* with a priced usage, if an agent can go on with it.
+
+    Raises:
+        BadResponseError: It cannot.
+    """
+    problem = _problem(response)
+    if problem is not None:
+        raise NOT_A_RESPONSE(model=call.profile.name, problem=problem, billed=True)  # the model has answered
+    reply: ModelResponse = response
+    if reply.finish_reason == "tool_calls" and not (reply.tool_calls or reply.parts):
+        # Its calls were lost on the way. As an answer it would end the run with an empty text.
+        raise NOT_A_RESPONSE(
+            model=call.profile.name,
+            problem="an empty response that ends in tool calls and has none",
+            fix="Ask again. If it comes again, the model or its server cannot call tools.",
+            billed=True,
+            usage=reply.usage,
+        )
     if reply.usage is None:
         return reply
     # A model that reports tokens only has made one call all the same. What it does not report is not estimated.
@@ -482,28 +515,6 @@ async def _ask_model(emit: Emit | None, host: Host | None, call: PendingCall) ->
     if not usage.input_tokens and not usage.output_tokens:
         usage = replace(usage, unreported_calls=usage.calls)
     return replace(reply, usage=usage)
-
-
-def _checked(response: Any, model: str) -> ModelResponse:
-    """Return *response* if an agent can go on with it.
-
-    Raises:
-        BadResponseError: It cannot.
-    """
-    problem = _problem(response)
-    if problem is not None:
-        raise NOT_A_RESPONSE(model=model, problem=problem, billed=True)  # the model has answered
-    reply: ModelResponse = response
-    if reply.finish_reason == "tool_calls" and not (reply.tool_calls or reply.parts):
-        # Its calls were lost on the way. As an answer it would end the run with an empty text.
-        raise NOT_A_RESPONSE(
-            model=model,
-            problem="an empty response that ends in tool calls and has none",
-            fix="Ask again. If it comes again, the model or its server cannot call tools.",
-            billed=True,
-            usage=reply.usage,
-        )
-    return reply
 
 
 def _problem(response: Any) -> str | None:
