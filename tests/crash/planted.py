@@ -12,9 +12,9 @@ from typing import Any
 
 from graphrt._drivers import node_effects
 from graphrt._drivers.context import Context
+from graphrt._engine.task import Task
 from graphrt._flows import restore
 from graphrt._journal import thread_commits
-from graphrt.events import EffectStarted
 from graphrt.stores import _owners
 from graphrt.stores.values import Commit
 
@@ -116,11 +116,13 @@ def _keep_only(wanted: Callable[[Any, str], bool]) -> Callable[[], None]:
 
 
 def _permitted_for_ever() -> None:
-    def intend(task: Any, call: Any) -> None:
-        start = EffectStarted(task=task.id, key=call.key, arguments=call.arguments)
-        task.more().intents.setdefault(call.key, start)
+    real = Task.start_effect
 
-    node_effects._intend = intend
+    def once(task: Any, key: str, arguments: Any) -> None:
+        if key not in task.more().intents:
+            real(task, key, arguments)
+
+    Task.start_effect = once  # type: ignore[method-assign]
 
 
 def _folded_twice() -> None:

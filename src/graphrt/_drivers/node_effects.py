@@ -36,7 +36,6 @@ from graphrt._plan.fields import own
 from graphrt.errors import NodeError
 from graphrt.errors._codes.arguments import UNKNOWN_NAME_IN_ARGUMENT
 from graphrt.errors._codes.nodes import EFFECT_CHANGED, EFFECT_UNKNOWN
-from graphrt.events import EffectRecorded, EffectStarted
 
 EffectKind: TypeAlias = Literal["pure", "idempotent", "once"]
 # `Any`, because they are types of answers and not of anything here.
@@ -162,7 +161,7 @@ def perform(
     if known:
         return result
     if kind == "once":  # its start is counted and stored before it runs
-        _intend(task, call)
+        task.start_effect(call.key, call.arguments)
         services.former_owner.begun.add((task.id, key))
         _keep(services, task, key)
     if known is None:  # only now: the answer "fail" counts as a start, which had to be stored
@@ -206,7 +205,7 @@ async def perform_async(
     if known:
         return result
     if kind == "once":
-        _intend(task, call)
+        task.start_effect(call.key, call.arguments)
         services.former_owner.begun.add((task.id, key))
         await call_store(services, _keep, services, task, key)
     if known is None:
@@ -249,7 +248,7 @@ def _known(
         return True, own(extra.effects[key].result)
     # Executed again from a log in which the process died after the start: ask the same question as then.
     if services.recorded is not None and key not in extra.intents and services.recorded.started(task, key):
-        _intend(task, call)
+        task.start_effect(call.key, call.arguments)
     if kind != "once" or key not in extra.intents:
         return False, None
     if task.engine.thread is None:  # such a run cannot pause for an answer
@@ -340,19 +339,6 @@ def _unknown(task: Task, key: str) -> NodeError:
     return EFFECT_UNKNOWN(effect=key.rsplit("#", 1)[0], node=task.node.name, where=task.engine.where(task))
 
 
-def _intend(task: Task, call: Call) -> None:
-    """Count a start of a "once" effect, with the number of answers that the task had been given by then.
-
-    The number of answers tells later whether the effect may stand on an answer, which then cannot be replaced (R10).
-    """
-    extra, key = task.more(), call.key
-    known = extra.intents.get(key)
-    starts = 1 if known is None else known.starts + 1
-    extra.intents[key] = EffectStarted(
-        task=task.id, key=key, starts=starts, answers=extra.answers, arguments=call.arguments
-    )
-
-
 def _take(task: Task, call: Call, result: Any) -> Any:
     """Put the result of an effect on the task, redacted and as a copy; return it.
 
@@ -362,11 +348,7 @@ def _take(task: Task, call: Call, result: Any) -> Any:
     """
     key = call.key
     result = check_storable(task.engine, task, result, f"has the effect {key.rsplit('#', 1)[0]!r} with a result")
-    extra = task.more()
-    # The node may have chosen this effect by an answer. Such an answer cannot be replaced any more (R10).
-    extra.effects[key] = EffectRecorded(
-        task=task.id, key=key, result=own(result), answers=extra.answers, arguments=call.arguments
-    )
+    task.end_effect(key, own(result), call.arguments)
     return result
 
 

@@ -14,13 +14,13 @@ from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, final
 
 from graphrt._ambient import SURROUNDINGS, surroundings
+from graphrt._engine import emit_events
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.task import Task
 from graphrt._flows.effects import Control, Record, Staged
 from graphrt._flows.live import LIVE, Live
 from graphrt._forks import FreshLock
 from graphrt.errors import StoreError
-from graphrt.events import OutcomeDropped
 
 if TYPE_CHECKING:
     from graphrt._drivers.agents import Agents
@@ -279,7 +279,7 @@ class RunServices:
     def dropped(self, task: Task) -> None:
         """Write that the outcome of *task* came too late and was dropped; called when an abandoned node has ended."""
         with contextlib.suppress(StoreError):  # the run may be over and its thread given back: the entry is left out
-            self.write([(task.engine.path, OutcomeDropped(task=task.id, node=task.node.name))])
+            self.write([emit_events.dropped(task)])
 
     def written(self, effect: Record) -> Sequence[Entry]:
         """Perform a `Record`: write its events and staged events, show them to sinks and reader, and return as `write`."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, get_args
 from zlib import crc32
 
 from graphrt import events
@@ -21,7 +21,9 @@ from graphrt._engine import questions
 from graphrt._engine.child_threads import children_of
 from graphrt._engine.fold import Folded
 from graphrt._engine.join_state import JoinState
+from graphrt._engine.model_calls import ModelEvent
 from graphrt._engine.pending_as_data import NO_ITEMS, due_parts, join_standings
+from graphrt._engine.redacting import redacted_error
 from graphrt._engine.steps import goto_names
 from graphrt._engine.storability import tracked
 from graphrt._engine.task import DONE, FAILED, HANDLED, Due, Task
@@ -33,6 +35,11 @@ if TYPE_CHECKING:
 
 Logged = tuple[str, events.Event]
 """Path of the nested graph in which the event happened (empty at the top), and the event."""
+RECORDS: Final = (
+    *(events.TaskRetried, events.ThreadStarted, events.EffectStarted, events.EffectRecorded),
+    *get_args(ModelEvent),
+)
+"""Events of what a task did besides its questions and its outcome: `effects` logs them."""
 
 
 def note(engine: RunState, event: events.Event) -> None:
@@ -70,6 +77,35 @@ def stopped(engine: RunState, handing_over: str | None, halt: str | None) -> Non
 def cancelled(engine: RunState, reason: str) -> None:
     """Log that the run was cancelled, and its child threads with it: the commit of this event posts them a request."""
     note(engine, events.RunCancelled(reason=reason, folded=folded(engine), threads=children_of(engine)))
+
+
+def interrupted(engine: RunState) -> None:
+    """Log that the run pauses, with its open questions."""
+    asked = tuple(question.id for question in engine.open_interrupts())
+    note(engine, events.RunInterrupted(interrupts=asked, folded=folded(engine)))
+
+
+def completed(engine: RunState) -> None:
+    """Log that the run completed."""
+    note(engine, events.RunCompleted(steps=engine.steps, folded=folded(engine)))
+
+
+def has_completed(engine: RunState) -> bool:
+    """Return whether the newest event that was logged says that the run completed."""
+    return bool(engine.log) and isinstance(engine.log[-1][1], events.RunCompleted)
+
+
+def failed(engine: RunState, error: Exception) -> None:
+    """Log that the run failed with *error*."""
+    note(
+        engine,
+        events.RunFailed(
+            error=type(error).__name__,
+            message=first_line(redacted_error(engine, error)),
+            node=getattr(error, "node", None),  # errors of graphrt name it
+            folded=folded(engine),
+        ),
+    )
 
 
 def committed(engine: RunState, tasks: Sequence[Task], folded: Folded, moved: Sequence[JoinState]) -> None:
@@ -160,6 +196,11 @@ def outcome(engine: RunState, task: Task) -> None:
             engine.log.extend(take(child))
             child.settled = []  # in the log now, and so logged once
     ended(engine, task)
+
+
+def dropped(task: Task) -> Logged:
+    """Return the event that the outcome of *task* came too late and was dropped; the run may be over, so it is not logged."""
+    return task.engine.path, events.OutcomeDropped(task=task.id, node=task.node.name)
 
 
 def left_open(engine: RunState) -> None:

@@ -28,7 +28,7 @@ from graphrt._engine.storability import with_untracked
 from graphrt._engine.task import DONE, FAILED, HANDLED, Due, Recalled, Task
 from graphrt._plan.fields import ABSENT, ADD, APPEND, LAST
 from graphrt._plan.state import Values
-from graphrt.commands import END
+from graphrt.commands import END, ERASED
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
@@ -120,6 +120,30 @@ def _alone(engine: Engine, done: events.TaskSucceeded, commit: events.SuperstepC
     set_joins(engine, commit.joins)
 
 
+def nested_since_commit(logged: Sequence[Logged], path: str, known: Sequence[str] = ()) -> list[str]:
+    """Return the paths of the events of graphs nested in that of *path* since its last commit, one for each event.
+
+    The effect of such an event on the state comes with the outcome of the task that runs the nested graph.
+
+    Args:
+        known: Those of earlier events.
+    """
+    found = list(known)
+    for where, event in logged:
+        if where != path:
+            found.append(where)
+        # `TasksRouted` after answered `interrupt_after` questions ends the wait of a superstep that has committed.
+        elif event.__class__ in _SETTLES or (isinstance(event, events.TasksRouted) and event.reason == "answered"):
+            found = []
+    return found
+
+
+_SETTLES: Final = frozenset(
+    {events.RunStarted, events.SuperstepAbandoned, events.SuperstepCommitted, events.ThreadForked}
+)
+"""Events after which no superstep is open."""
+
+
 def evolve(engine: Engine, event: events.Event | events.StateSaved, *, journalled: bool = True) -> None:
     """Apply one event; see `evolve_all`. An event that changes no state, such as `RunCompleted`, is passed over."""
     if isinstance(event, events.InterruptRaised):
@@ -184,7 +208,9 @@ def _effect_started(engine: Engine, event: events.EffectStarted) -> None:
 def _effect_recorded(engine: Engine, event: events.EffectRecorded) -> None:
     """Note the result of an effect, which the task gets when it runs again; it may be how a child thread ended."""
     task = _task(engine, event.task)
-    task.more().effects[event.key] = _of(task, event)
+    # A staged result that was erased: the effect may have run again since, and left a result that was not.
+    if event.result is not ERASED or event.key not in task.more().effects:
+        task.more().effects[event.key] = _of(task, event)
     heard(engine, event.key)
 
 

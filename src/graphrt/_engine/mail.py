@@ -39,6 +39,15 @@ class Letter(NamedTuple):
     `thread`, the id of the child that ended. The rest of a report on a task is defined in `_journal.task_letters`."""
 
 
+class Failure(NamedTuple):
+    """How a task failed for good in a worker of its node's queue, which reported it by mail (R27)."""
+
+    event: events.TaskFailed
+    """What the journal gets of the failure."""
+    raise_as_is: bool
+    """Whether the error itself reaches the caller, and not as the cause of a NodeError (decision 0055)."""
+
+
 def take_letters(engine: Engine, letters: Iterable[Letter]) -> list[int]:
     """Take the signals, answers and ends of children among *letters*; return the places of those taken or dropped.
 

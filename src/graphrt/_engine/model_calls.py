@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias, final
 from graphrt import events
 from graphrt._usage.amounts import usage_of, used_amounts
 from graphrt._usage.usage import UNREPORTED
+from graphrt.commands import ERASED
 from graphrt.events import Amounts, Usage
 
 ModelEvent: TypeAlias = (
@@ -147,7 +148,9 @@ class ModelCalls:
             case events.ReplyStopped():
                 self.stopped[call] = event
             case events.ModelReplied():
-                self.replies[call] = event
+                # A staged reply that was erased: the model may have been asked again since.
+                if event.reply is not ERASED or call not in self.replies:
+                    self.replies[call] = event
 
     # -- what follows from the values ----------------------------------------------------------------------------
 

@@ -20,11 +20,12 @@ from graphrt._engine.model_calls import ModelCall, ModelCalls
 from graphrt._plan.fields import own
 from graphrt._plan.tables import NodePlan
 from graphrt.errors import TaskFailure
+from graphrt.events import EffectRecorded, EffectStarted
 
 if TYPE_CHECKING:
     from graphrt._engine.open_interrupt import OpenInterrupt
     from graphrt._engine.run_state import RunState
-    from graphrt.events import EffectRecorded, EffectStarted, ThreadStarted, Usage
+    from graphrt.events import ThreadStarted, Usage
 
 DUE, RUNNING, DONE, HANDLED, PAUSED, FAILED = range(6)
 """Status of a task, in this order: to be started; started; its update is staged; failed, and its `on_error` node takes
@@ -240,6 +241,25 @@ class Task:
         if extra is None:
             extra = self.extra = Extra()
         return extra
+
+    def start_effect(self, key: str, arguments: Any) -> None:
+        """Count a start of the effect *key*, with the number of answers that the task had been given by then.
+
+        The number of answers tells later whether the effect may stand on an answer, which then cannot be replaced (R10).
+        """
+        extra = self.more()
+        known = extra.intents.get(key)
+        starts = 1 if known is None else known.starts + 1
+        extra.intents[key] = EffectStarted(
+            task=self.id, key=key, starts=starts, answers=extra.answers, arguments=arguments
+        )
+
+    def end_effect(self, key: str, result: Any, arguments: Any) -> None:
+        """Record the *result* of the effect *key*, which belongs to the task alone; for the answers as at its start."""
+        extra = self.more()
+        extra.effects[key] = EffectRecorded(
+            task=self.id, key=key, result=result, answers=extra.answers, arguments=arguments
+        )
 
     def again(self) -> None:
         """Become due once more, for instance because its questions are answered; late reports no longer count."""

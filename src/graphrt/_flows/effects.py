@@ -10,22 +10,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 from graphrt._engine.emit_events import Logged
-from graphrt._engine.mail import Letter
+from graphrt._engine.mail import Failure, Letter
 from graphrt._engine.task import Task
-from graphrt.events import TaskFailed
-
-
-class Failure(NamedTuple):
-    """How a task failed for good in a worker of its node's queue, which reported it by mail (R27)."""
-
-    event: TaskFailed
-    """What the journal gets of the failure."""
-    raise_as_is: bool
-    """Whether the error itself reaches the caller, and not as the cause of a NodeError (decision 0055)."""
-
 
 Staged: TypeAlias = tuple[str, list[Logged]]
 """A key and the events to stage under it: a task's id, or a nested graph's path with `+` and the number of a batch.

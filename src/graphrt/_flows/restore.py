@@ -16,15 +16,13 @@ as not journalled, and are still to be logged. For the terms, see docs/glossary.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, get_args
 
 from graphrt._engine import emit_events
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
-from graphrt._engine.evolve import evolve_all
-from graphrt._engine.model_calls import ModelEvent
+from graphrt._engine.evolve import evolve_all, nested_since_commit
 from graphrt._engine.outcome import MARKERS
-from graphrt._engine.questions import left_with, local_id, may_go_on
+from graphrt._engine.questions import left_with, may_go_on, without_outdated_outcome
 from graphrt._engine.task import DONE, DUE, FAILED, HANDLED, PAUSED, Task
 from graphrt._flows.child import child_again, child_of
 from graphrt._flows.kept import KEPT, kept_in
@@ -32,20 +30,7 @@ from graphrt._plan.fields import APPEND
 from graphrt._plan.state_reducer import WHOLE
 from graphrt.commands import ERASED
 from graphrt.errors import GraphrtError
-from graphrt.events import (
-    EffectRecorded,
-    EffectStarted,
-    InterruptAnswered,
-    ModelReplied,
-    SuperstepCommitted,
-    TaskFailed,
-    TaskRetried,
-    TaskSucceeded,
-    ThreadStarted,
-)
 
-_RECORDS: Final = (TaskRetried, ThreadStarted, EffectStarted, EffectRecorded, *get_args(ModelEvent))
-"""Events of what a task did besides its questions and its outcome."""
 Staged = Mapping[str, Sequence[Logged]]
 """Staged events by key, each with the path of its graph:
 
@@ -90,18 +75,15 @@ def _restore(engine: Engine, staged: Staged, kept: dict[str, Sequence[Logged]], 
     for task in engine.tasks:
         mine = task.id
         effects = f"{mine}#"
+        # Effects that were stored while the task was still running, and what a fork kept. Before the task's own row, which
+        # counts if both have a result: records contain a digest of that row, so it cannot be changed unnoticed.
+        for key in staged:
+            if key.startswith(effects):
+                evolve_all(engine, staged[key], journalled=False)
         if mine in staged:  # all that is known of the task
             _forget(task)
-            row = _up_to_date(task, staged[mine])
-            evolve_all(engine, row, journalled=False)
+            evolve_all(engine, without_outdated_outcome(engine, staged[mine]), journalled=False)
             _check_updates(engine, task)
-        rows = [key for key in staged if key.startswith(effects)]
-        for key in rows:  # effects that were stored while the task was still running, and what a fork kept
-            evolve_all(engine, staged[key], journalled=False)
-        # If both have a result, that of the task's own row counts: records of the journal contain a digest of this row,
-        # so it cannot be changed unnoticed. They contain none of the others.
-        if rows:
-            evolve_all(engine, _results(engine, staged.get(mine, ())), journalled=False)
         if task.node.child is not None:
             if kept:
                 task.more().kept = kept
@@ -109,27 +91,6 @@ def _restore(engine: Engine, staged: Staged, kept: dict[str, Sequence[Logged]], 
                 _settle_child(task, staged, kept, told)
             else:
                 _restore_child(task, staged, kept, told)
-
-
-def _results(engine: Engine, logged: Sequence[Logged]) -> list[Logged]:
-    """Return the recorded results of effects and model calls among the staged events of a task of *engine*.
-
-    Events of graphs nested in it are passed over by their paths: these graphs restore their own. Results that were
-    erased are left out: the effect may have run again, and its own row then has the new result.
-    """
-    found: list[Logged] = []
-    for path, event in logged:
-        result: Any = ERASED
-        match event:
-            case EffectRecorded():
-                result = event.result
-            case ModelReplied():
-                result = event.reply
-            case _:
-                pass
-        if path == engine.path and result is not ERASED:
-            found.append((path, event))
-    return found
 
 
 def _check_updates(engine: Engine, task: Task) -> None:
@@ -145,21 +106,6 @@ def _check_updates(engine: Engine, task: Task) -> None:
             # A value for the built-in reducer `append`. Markers (`Overwrite`, `DELETE`) and ERASED are not appended.
             if engine.fields[name].kind == APPEND and value.__class__ not in MARKERS and value is not ERASED:
                 iter(value)  # raises the TypeError
-
-
-def _up_to_date(task: Task, logged: Sequence[Logged]) -> Sequence[Logged]:
-    """Return the staged events of *task*, without its outcome if the journal has a newer answer than these events.
-
-    A person replaced the answer because the task failed, or its outcome could not be folded or routed (R10). The run
-    ended before the task ran again and was staged anew.
-    """
-    known = task.engine.questions
-    for _, event in logged:
-        if isinstance(event, InterruptAnswered):
-            question = known.get(local_id(task.engine, event.id))
-            if question is not None and question.nth > event.nth:
-                return [one for one in logged if not isinstance(one[1], (TaskSucceeded, TaskFailed))]
-    return logged
 
 
 def _forget(task: Task) -> None:
@@ -207,7 +153,7 @@ def _child_as_staged(task: Task, staged: Staged, kept: dict[str, Sequence[Logged
         evolve_all(child, logged)
         child.settled += logged
         child.batches += 1
-    _restore(child, staged, kept, _journalled_since_commit(child))
+    _restore(child, staged, kept, nested_since_commit(child.settled, child.path))
     return child
 
 
@@ -244,26 +190,11 @@ def _left_inside(task: Task, staged: Staged, kept: dict[str, Sequence[Logged]]) 
         # recorded is told as it was staged, which may be twice.
         path = f"{task.id}/"
         rows = [key for key in staged if key.startswith(path) and not key.startswith(f"{path}+")]
-        return [one for key in rows for one in staged[key] if isinstance(one[1], _RECORDS)]
+        return [one for key in rows for one in staged[key] if isinstance(one[1], emit_events.RECORDS)]
     child.settled = []  # the caller has them
     child.listen()
     emit_events.left_open(child)
     return emit_events.take(child)
-
-
-def _journalled_since_commit(child: Engine) -> list[str]:
-    """Return the paths of staged events of graphs inside *child* since its own last commit, one for each event.
-
-    This is what `told` is at the top: *child* has no journal, and its batches stand for it. If a task inside *child*
-    failed, the last batch has the events of the graph that this task runs, and these are staged by themselves as well.
-    """
-    paths: list[str] = []
-    for path, event in child.settled:
-        if path != child.path:
-            paths.append(path)
-        elif isinstance(event, SuperstepCommitted):
-            paths = []
-    return paths
 
 
 def _drop_journalled(child: Engine, told: Sequence[str]) -> None:

@@ -22,9 +22,8 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Any
 
-from graphrt import events
 from graphrt._cancellations import own_failure
-from graphrt._engine import emit_events, failures, mutation_check, outcome, redacting
+from graphrt._engine import emit_events, failures, mutation_check, outcome
 from graphrt._engine.committed import Uncommitted
 from graphrt._engine.committing import commit
 from graphrt._engine.engine import Engine
@@ -200,10 +199,9 @@ def _ended(engine: Engine, control: Control, status: str) -> Flow:
         status = HANDED_OVER if control.handing_over is not None else CANCELLED
         emit_events.stopped(engine, control.handing_over, control.halt)
     elif status == INTERRUPTED:
-        asked = tuple(question.id for question in engine.open_interrupts())
-        emit_events.note(engine, events.RunInterrupted(interrupts=asked, folded=emit_events.folded(engine)))
+        emit_events.interrupted(engine)
     else:
-        emit_events.note(engine, events.RunCompleted(steps=engine.steps, folded=emit_events.folded(engine)))
+        emit_events.completed(engine)
     yield from _flush(engine, last=True)
     if status == COMPLETED and engine.is_read:
         committed = engine.take_committed()
@@ -231,15 +229,7 @@ def _failed(engine: Engine, control: Control, error: BaseException) -> Flow:
         yield from _stop_running(engine, control)
         return
     yield from _stop_running(engine, control)
-    emit_events.note(
-        engine,
-        events.RunFailed(
-            error=type(error).__name__,
-            message=emit_events.first_line(redacting.redacted_error(engine, error)),
-            node=_node_of(error),
-            folded=emit_events.folded(engine),  # checksums of the state, which a replay compares
-        ),
-    )
+    emit_events.failed(engine, error)
     yield from _flush_end(engine, error)
 
 
@@ -257,11 +247,6 @@ def _stop_running(engine: Engine, control: Control) -> Flow:
         yield from _stop(engine, control, Ends(None))
 
 
-def _node_of(error: Exception) -> Any:
-    """Return the node that an error of graphrt names, for `RunFailed`; None for other errors."""
-    return getattr(error, "node", None)
-
-
 def _flush(engine: Engine, *, last: bool = False) -> Flow:
     """Write the new events; with *last*, the run ends, and what is known of tasks of an open superstep is staged too.
 
@@ -273,7 +258,7 @@ def _flush(engine: Engine, *, last: bool = False) -> Flow:
     elif engine.staging:  # the store keeps outcomes of open supersteps
         staged = standing(engine) if last and engine.dirty else []
         # The last events of a nested graph that completed are staged with the outcome of its task in the parent.
-        if engine.log and not isinstance(engine.log[-1][1], events.RunCompleted):
+        if engine.log and not emit_events.has_completed(engine):
             logged = emit_events.take(engine)
             staged.append((engine.settle(logged), logged))  # `settle` returns the key with the number
         if staged:

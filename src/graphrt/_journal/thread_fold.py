@@ -11,13 +11,13 @@ from what is staged beside the journal, is decided in `_runs`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 from graphrt import events
 from graphrt._engine.edit import status_after
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
-from graphrt._engine.evolve import evolve_all
+from graphrt._engine.evolve import evolve_all, nested_since_commit
 from graphrt._journal.batch import Batch
 from graphrt._journal.reader import Reader, lacking
 from graphrt._journal.standing import ThreadStanding
@@ -183,19 +183,8 @@ class Fold(ThreadStanding):
                 seq=first, thread=self.reader.thread, problem=error.what, where=self.engine.where()
             ) from error
         self.apply(logged, first, run)
-        for path, event in logged:
-            if path:  # its effect on the state comes with the outcome of the task that runs the nested graph
-                self.nested.append(path)
-            # `TasksRouted` after answered `interrupt_after` questions ends the wait of a superstep that has committed.
-            elif event.__class__ in SETTLES or (isinstance(event, events.TasksRouted) and event.reason == "answered"):
-                self.nested = []
+        self.nested = nested_since_commit(logged, "", self.nested)
         last = logged[-1][1] if logged else None
         if last.__class__ is events.ThreadUpdated:
             standing: ThreadStanding = self  # whose attribute it is
             standing.status = status_after(self.engine, self.status)
-
-
-SETTLES: Final = frozenset(
-    {events.RunStarted, events.SuperstepAbandoned, events.SuperstepCommitted, events.ThreadForked}
-)
-"""Events after which no superstep is open."""

@@ -31,12 +31,11 @@ from graphrt._codec import NotStorable
 from graphrt._engine import emit_events
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
-from graphrt._engine.mail import Letter, deliver, drop, take_letters
+from graphrt._engine.mail import Failure, Letter, deliver, drop, take_letters
 from graphrt._engine.open_interrupt import TASK, WITHDRAWN
 from graphrt._engine.questions import replaceable
 from graphrt._engine.redacting import redacted_value
 from graphrt._engine.storability import stamp, tracked
-from graphrt._flows.effects import Failure
 from graphrt._journal.leases import check_unmoved, give_back, take
 from graphrt._journal.letters import read
 from graphrt._journal.thread_commits import ThreadCommits
