@@ -13,9 +13,8 @@ from typing_extensions import TypedDict
 from graphrt import START, GraphBuilder, events
 from graphrt._journal.batch import Batch
 from graphrt._journal.batch_format import encode
-from graphrt._journal.body import Body
+from graphrt._journal.body import Body, Names
 from graphrt._journal.chain import LEAF, TREE, Chain
-from graphrt._journal.name_table import Names
 from graphrt._journal.reader import Reader
 from graphrt._journal.seal import SEED_BYTES
 from graphrt._journal.thread_fold import Fold

@@ -17,8 +17,7 @@ from tests.journal.event_forms import CODEC, PATH
 from graphrt import events
 from graphrt._journal.batch import Batch
 from graphrt._journal.batch_format import encode
-from graphrt._journal.body import Body
-from graphrt._journal.name_table import Names
+from graphrt._journal.body import Body, Names
 from graphrt._journal.reader import Reader
 from graphrt.errors import StoreError
 from graphrt.stores import MemoryStore

@@ -17,8 +17,7 @@ from tests.journal.event_forms import CODEC, alike, logged
 from graphrt import Runtime, events
 from graphrt._journal.batch import Batch
 from graphrt._journal.batch_format import encode
-from graphrt._journal.body import Body
-from graphrt._journal.name_table import Names
+from graphrt._journal.body import Body, Names
 from graphrt._journal.reader import Reader
 from graphrt._journal.staging import encode_staged
 from graphrt._journal.thread_meta import PRELOADED_NAMES, preload, read_meta, renewed

@@ -18,9 +18,8 @@ from graphrt._codec import NotStorable
 from graphrt._engine import evolve, questions
 from graphrt._journal.batch import Batch
 from graphrt._journal.batch_format import encode, encode_state
-from graphrt._journal.body import VERSION, Body
+from graphrt._journal.body import VERSION, Body, Names
 from graphrt._journal.event_schema import CODES, FORMS, NODE_IN_TASK_ID
-from graphrt._journal.name_table import Names
 from graphrt._journal.reader import Reader
 from graphrt.stores import MemoryStore
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from graphrt import END, START, Context, GraphBuilder, RetryPolicy, Runtime
-from graphrt._engine.child_ids import child_id
+from graphrt._engine.child_threads import child_id
 from graphrt._runs import open_run
 from graphrt._runs.child_threads import ThreadsOfRun
 from graphrt.errors import RunFailedError, StoreError

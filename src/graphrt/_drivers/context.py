@@ -39,8 +39,7 @@ from graphrt._drivers.node_effects import EffectKind, decide, find_effect, perfo
 from graphrt._drivers.remembered_calls import Call, RememberedCalls
 from graphrt._drivers.run_services import RunServices
 from graphrt._due_times import Units, checked_due, expiry, moment_s, sleep_s
-from graphrt._engine.child_ids import child_id
-from graphrt._engine.child_threads import outcome_key
+from graphrt._engine.child_threads import child_id, outcome_key
 from graphrt._engine.open_interrupt import BY_EXPIRY, SIGNAL, THREAD, TIMER, OpenInterrupt
 from graphrt._engine.outcome import answer_type as described_answer
 from graphrt._engine.outcome import checked_default

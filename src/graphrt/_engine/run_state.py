@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from graphrt._engine.child_ids import is_child
-from graphrt._engine.join_state import JoinKey, JoinState
+from graphrt._engine.child_threads import is_child
+from graphrt._engine.joins import JoinKey, JoinState
 from graphrt._engine.open_interrupt import AFTER
 from graphrt._engine.ownership import CONTAINERS
 from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, Due, Task
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from graphrt._codec import Codec, NotStorable
     from graphrt._engine.committed import Committed
     from graphrt._engine.open_interrupt import OpenInterrupt
-    from graphrt._engine.redactor import Redactor
+    from graphrt._engine.redacting import Redactor
     from graphrt._plan.state_reducer import StateReducer
 
 _NO_LIMIT: Final = 1 << 62

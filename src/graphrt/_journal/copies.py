@@ -14,9 +14,8 @@ from pydantic_core import to_json
 
 from graphrt._journal.batch import Batch
 from graphrt._journal.batch_format import digest, encode
-from graphrt._journal.body import Body
+from graphrt._journal.body import Body, Names
 from graphrt._journal.log_keys import KeyRing
-from graphrt._journal.name_table import Names
 from graphrt._journal.reader import Reader
 from graphrt._journal.standing import ThreadStanding
 from graphrt._journal.thread_meta import name_in, read_meta

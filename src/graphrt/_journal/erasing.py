@@ -19,8 +19,7 @@ from pydantic_core import from_json
 
 from graphrt._journal.batch import Batch
 from graphrt._journal.batch_format import blob_names, closed, digest, encode
-from graphrt._journal.body import ERASED_LINE, Body
-from graphrt._journal.name_table import Names
+from graphrt._journal.body import ERASED_LINE, Body, Names
 from graphrt._journal.reader import Reader, check_end, check_name, check_own, lacking
 from graphrt._journal.staging import binding, outcomes
 from graphrt._journal.standing import ThreadStanding

@@ -19,9 +19,8 @@ from pydantic_core import to_json
 
 from graphrt import events
 from graphrt._journal.batch import Batch, no_time
-from graphrt._journal.body import VERSION
+from graphrt._journal.body import VERSION, Names
 from graphrt._journal.event_schema import CODES
-from graphrt._journal.name_table import Names
 from graphrt.events import Entry
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ joined by a declared `Migration`. Threads with any other verdict do not come her
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from graphrt import events, reducers
 from graphrt._cancellations import failures
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from graphrt._codec import Codec
 
 
+_CHANGED: Final = frozenset({"gone", "renamed", "joins", "plain"})
+"""Keys of the meta that say what older graphs had."""
+
+
 def prepare(fold: Fold, verdict: Verdict) -> None:
     """Give *fold* what older graphs had and the present one has not, before anything is folded.
 
@@ -47,6 +51,8 @@ def prepare(fold: Fold, verdict: Verdict) -> None:
     else:
         fold.reader.codec = engine.plan.codec.forgiving() if meta.get("plain") else engine.plan.codec
     is_same = verdict.kind == "identical"
+    if is_same and meta.keys().isdisjoint(_CHANGED):  # no other graph has ever driven it
+        return
     gone: dict[str, str] = dict(meta.get("gone") or {})
     if not is_same:
         older: Mapping[str, Any] = meta.get("topology") or {}

@@ -23,8 +23,7 @@ from graphrt import events
 from graphrt._engine.emit_events import Logged
 from graphrt._journal.batch import UNSTAGES, Batch
 from graphrt._journal.batch_format import decode, digest
-from graphrt._journal.body import NOTHING, Body
-from graphrt._journal.name_table import Names
+from graphrt._journal.body import NOTHING, Body, Names
 from graphrt._journal.staging import binding, outcomes
 from graphrt._journal.thread_meta import name_after, name_in
 from graphrt.errors import StoreError

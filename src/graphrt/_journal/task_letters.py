@@ -12,6 +12,8 @@ slower one finds its number taken, and stops: nothing that it does is mixed with
 What was taken is staged under those keys. The number of the last letter is part of one more key, with an empty body:
 
     2.0:draw#queue:1:4    of version 1, four letters were taken
+
+The code that folds a thread, to drive it or to run another of its tasks, calls `merged` before it restores the tasks.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from graphrt._journal.body import Body
+from graphrt._engine.open_interrupt import TASK
+from graphrt._journal.body import Body, Names
 from graphrt._journal.letters import read, written
-from graphrt._journal.name_table import Names
 from graphrt._journal.staging import encode_staged
 from graphrt.stores.values import MailMessage as Stored
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from graphrt._codec import Codec
     from graphrt._engine.emit_events import Logged
     from graphrt._engine.run_state import RunState
+    from graphrt._journal.thread_fold import Fold
 
 _LONGEST: Final = 160
 """Longest id of a task, in characters, that the id of a letter repeats; for a longer one it has a digest. The id of a
@@ -154,3 +157,43 @@ def taken(keys: Iterable[str], task: str, version: int) -> int:
     """Return how many letters about *version* of *task* were taken, by the *keys* of what is staged."""
     before = counter(task, version)
     return max((int(key.removeprefix(before)) for key in keys if key.startswith(before)), default=0)
+
+
+def merged(fold: Fold, known: dict[str, Sequence[Logged]], letters: Iterable[Report]) -> Reported:
+    """Put what *letters* report into *known*, the staged events by key, and return what that comes to.
+
+    Args:
+        known: Changed: gets the reported events, and keys that count the letters.
+        letters: Letters about tasks of the thread, in the order of their arrival.
+
+    Raises:
+        StoreError: A body is damaged.
+    """
+    result = Reported()
+    # (task, version) of the tasks that wait for a queue according to the journal. A question of the kind TASK takes no
+    # answer. It is withdrawn when a worker has reported that the task ended, or by an edit.
+    asked = fold.engine.questions.values()
+    waiting = {(one.task_id, one.version) for one in asked if one.kind == TASK and one.open}
+    counts: dict[tuple[str, int], int] = {}
+    for letter in letters:
+        about = letter.task, letter.version
+        result.places.append(letter.place)
+        if about not in counts:
+            counts[about] = taken(known, *about)  # letters that were taken before, by the keys of what is staged
+        # The task does not wait for it, or a letter before it is missing.
+        if about not in waiting or letter.number > counts[about] + 1:
+            result.dropped.append(letter)
+            continue
+        if letter.number <= counts[about]:  # read before the thread was, and taken in between: it is staged already
+            continue
+        counts[about] = letter.number
+        fold.reader.know(letter.blobs)
+        for key, body in letter.rows.items():
+            result.rows[key] = known[key] = fold.reader.staged(key, body)
+        counted = f"{counter(*about)}{letter.number}"  # a key without events, which records that this one was taken
+        result.rows[counted] = known[counted] = ()
+        if letter.failed is not None:
+            # One pair of path and event, a `TaskFailed`.
+            _, event = fold.reader.staged(failed_key(letter.task), letter.failed)[0]
+            result.failures[letter.task] = event, letter.raise_as_is
+    return result

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, final
 
-from graphrt._journal.family_letters import family_letters
 from graphrt._journal.leases import give_back
+from graphrt._journal.letters import family_letters
 from graphrt.errors import StoreError
 from graphrt.stores.protocol import Store
 from graphrt.stores.values import Claim, Commit

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import from_json
 
+from graphrt._journal.body import Names
 from graphrt._journal.changed_names import are_joins
-from graphrt._journal.name_table import Names
 from graphrt._plan.render import topology
 from graphrt._plan.tables import Plan
 from graphrt.errors import StoreError
@@ -136,7 +136,7 @@ def _wrong(data: Any) -> str | None:
         if key in data and data[key].__class__ not in kinds:
             return key
     texts = (*data.get("gone", {}).values(), *data.get("renamed", {}).values())
-    is_right = all(text.__class__ is str for text in texts) and are_joins(data.get("joins", ()))
+    is_right = all(text.__class__ is str for text in texts) and ("joins" not in data or are_joins(data["joins"]))
     return None if is_right else "list of what changed"
 
 

@@ -28,9 +28,8 @@ from graphrt._engine.snapshot_data import saved
 from graphrt._forks import Home, OwnLock
 from graphrt._journal.batch import UNSTAGES, Batch
 from graphrt._journal.batch_format import digest, encode, encode_state
-from graphrt._journal.body import Body
+from graphrt._journal.body import Body, Names
 from graphrt._journal.fast_step_bytes import FastStepBytes
-from graphrt._journal.name_table import Names
 from graphrt._journal.open_questions import Listing
 from graphrt._journal.sink_entries import handed, show_later
 from graphrt._journal.staging import encode_staged, outcomes, settled
@@ -44,6 +43,7 @@ from graphrt.stores.values import Commit, Record, Saved
 
 if TYPE_CHECKING:
     from graphrt._journal.chain import Chain
+    from graphrt._journal.thread_fold import Fold
 
 Beside: TypeAlias = Sequence[tuple[str, list[Logged]]]
 """What to stage: pairs of key and events; `staging` explains the keys."""
@@ -100,7 +100,7 @@ class Journal:
         self._engine: Engine | None = None
         self._chain: Chain | None = None
         self._briefs: FastStepBytes | None = None  # encodes plain supersteps
-        self._names = Names()
+        self._names = Names()  # numbers of nodes and fields
         self._untracked: frozenset[str] = frozenset()
         self._meta: dict[str, Any] = {}
         self._salts_seed: int | None = None
@@ -121,29 +121,26 @@ class Journal:
         engine: Engine,
         *,
         chain: Chain | None,
-        names: Names,
         meta: dict[str, Any],
-        tail: int,
-        measured: int,
         salts_seed: int | None,
-        staged: Mapping[str, str],
     ) -> None:
-        """Store what is written from now on. Without this call, entries are numbered and shown only.
+        """Store what is written from now on, of a new thread. Without this call, entries are numbered and shown only.
 
         Args:
-            chain: The end of the thread's hash chain; None if it is not chained.
-            names: Names of nodes and fields by number, for the stored form.
+            chain: The beginning of the thread's hash chain; None if it is not chained.
             meta: The thread's meta, decoded.
-            tail: Bytes of what the store has since the last snapshot.
-            measured: Bytes of the state when it was last measured; 0 if that is not known.
             salts_seed: Makes the salts of a seeded run the same in every run; None draws them at random.
-            staged: Keys and ends of what is staged already; see `outcomes`.
         """
-        self._commits, self._engine, self._chain = commits, engine, chain
-        self._names, self._meta, self._tail, self._measured = names, meta, tail, measured
-        self._salts_seed, self._staged, self._untracked = salts_seed, dict(staged), engine.plan.state.untracked
-        self._briefs = FastStepBytes(names, engine.plan.state, self._run_id, chain, salts_seed)
+        self._commits, self._engine, self._chain, self._meta = commits, engine, chain, meta
+        self._salts_seed, self._untracked = salts_seed, engine.plan.state.untracked
+        self._briefs = FastStepBytes(self._names, engine.plan.state, self._run_id, chain, salts_seed)
         self._listing = Listing(engine)
+
+    def go_on(self, commits: ThreadCommits, fold: Fold, *, salts_seed: int | None) -> None:
+        """Store what is written from now on, after the last entry of *fold*; else as `keep`."""
+        self._names, self._tail, self._measured = fold.reader.names, fold.tail, fold.measured
+        self._staged, self.standing = dict(fold.staged), fold.after((), "")
+        self.keep(commits, fold.engine, chain=fold.chain, meta=fold.meta, salts_seed=salts_seed)
 
     def write(
         self,

@@ -28,7 +28,7 @@ from graphrt._engine.spending import used
 from graphrt._flows.effects import Control, Flow
 from graphrt._flows.run import HANDED_OVER, run
 from graphrt._forks import FreshLock
-from graphrt._journal import leases, letters, mail_watch, name_table, thread_commits, writer
+from graphrt._journal import leases, letters, mail_watch, thread_commits, writer
 from graphrt._runs import entries, listeners, run_log
 from graphrt._runs.error_frames import prepare
 from graphrt._runs.live_relay import LiveRelay
@@ -139,34 +139,25 @@ class ActiveRun:
         if claim is None or store is None:
             engine.listen()
         else:
-            # Whether a journal is hash-chained is decided when its thread is made. The meta (data of the whole thread)
-            # keeps the id that the chain began with, with the tenant.
-            begins = shared_id(store, claim.thread)
-            meta = fold.meta if fold is not None else {"chained": begins if config.chains(store) else None}
-            chained = bool(meta.get("chained"))
             # `staging` keeps outcomes of the open superstep until they are stored beside the journal.
             engine.listen(engine.plan.codec, staging=True)
-            chain: Chain | None = None
-            if chained:
+            chain: Chain | None = fold.chain if fold is not None else None
+            meta: dict[str, Any] = {"chained": None}
+            # Whether a journal is hash-chained is decided when its thread is made. The meta (data of the whole thread)
+            # keeps the id that the chain began with, with the tenant.
+            if fold is None and config.chains(store):
                 from graphrt._journal.thread_fold import chain_of  # imported late: it loads OpenSSL
 
-                chain = fold.chain if fold is not None else chain_of(begins, None, config.keys)
+                meta["chained"] = begins = shared_id(store, claim.thread)
+                chain = chain_of(begins, None, config.keys)
             commits = self._commits = thread_commits.ThreadCommits(store, claim)
             commits.recorder = config.recorder(store, claim.thread, chain)  # an audit log: its file and anchors
             commits.watcher = services.watcher
-            journal.keep(
-                commits,
-                engine,
-                chain=chain,
-                names=fold.reader.names if fold is not None else name_table.Names(),  # numbers for nodes and fields
-                meta=meta,
-                tail=fold.tail if fold is not None else 0,  # bytes of what was stored since the last snapshot
-                measured=fold.measured if fold is not None else 0,
-                staged=fold.staged if fold is not None else {},  # digests of outcomes that the next record vouches for
-                salts_seed=config.seed,  # a seeded run salts its hashes alike each time; None draws salts at random
-            )
+            # A seeded run salts its hashes alike each time; a seed of None draws salts at random.
             if fold is not None:
-                journal.standing = fold.after((), "")
+                journal.go_on(commits, fold, salts_seed=config.seed)
+            else:
+                journal.keep(commits, engine, chain=chain, meta=meta, salts_seed=config.seed)
             services.stage = journal.stage  # stores outcomes and effects of the open superstep
             services.blocking = store.blocking or commits.recorder is not None  # a log is a file, with any store
             # R9: an outcome is stored the moment its task ends.

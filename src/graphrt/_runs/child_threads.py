@@ -6,7 +6,7 @@ tenant (`bare_id`). Whichever store the process has opened, the store's id of a 
 (`beside`), so no id that a node finds in its state reaches a thread of another tenant.
 
 What `ctx.wait` returns, and when it pauses the run, is decided in `_drivers.context`. What a thread posts to its parent
-or children when it ends is in `_journal.family_letters`. For the terms, see docs/glossary.md.
+or children when it ends is in `_journal.letters`. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pydantic_core import from_json, to_json
 from graphrt._drivers.child_threads import ENDS_RUN, Ended
 from graphrt._engine.engine import Engine
 from graphrt._engine.storability import tracked, with_untracked
-from graphrt._journal.family_letters import cancel_letter
 from graphrt._journal.leases import release_now
+from graphrt._journal.letters import cancel_letter
 from graphrt._journal.reader import WORLD
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.if_exists import Present

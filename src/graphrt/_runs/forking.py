@@ -26,7 +26,6 @@ from graphrt._engine.task import DONE, FAILED, HANDLED
 from graphrt._journal.compatibility import Verdict
 from graphrt._journal.compatibility_check import judge, pending
 from graphrt._journal.leases import give_back, take
-from graphrt._journal.name_table import Names
 from graphrt._journal.reader import WORLD, Reader
 from graphrt._journal.thread_commits import ThreadCommits
 from graphrt._journal.thread_fold import Fold, chain_of
@@ -57,18 +56,7 @@ def journal_of(config: RunConfig, store: Store, fold: Fold, commits: ThreadCommi
     run = fold.run or config.ids()
     journal = Journal(clock=config.clock, run_id=run, sinks=listeners.of_edits(config))
     commits.recorder = config.recorder(store, commits.claim.thread, fold.chain)  # an audit log: its file and anchors
-    journal.keep(
-        commits,
-        fold.engine,
-        chain=fold.chain,
-        names=fold.reader.names,
-        meta=fold.meta,
-        tail=fold.tail,
-        measured=fold.measured,
-        staged=fold.staged,
-        salts_seed=config.seed,
-    )
-    journal.standing = fold.after((), "")
+    journal.go_on(commits, fold, salts_seed=config.seed)
     return journal
 
 
@@ -172,17 +160,7 @@ def _begin_fork(
     chain = chain_of(begins, None, config.keys) if chained else None
     commits.recorder = config.recorder(store, commits.claim.thread, chain)
     meta = {"chained": begins if chained else None}
-    journal.keep(
-        commits,
-        engine,
-        chain=chain,
-        names=Names(),
-        meta=meta,
-        tail=0,
-        measured=0,
-        staged={},
-        salts_seed=config.seed,
-    )
+    journal.keep(commits, engine, chain=chain, meta=meta, salts_seed=config.seed)
     journal.given_at = commits.claim.head.created_at  # creation and first commit have the same time
     # A thread that a run drives counts as running, whatever its last commit says.
     status = fold.status if whole is None else "running" if whole.head.owned else whole.head.status

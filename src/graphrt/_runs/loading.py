@@ -275,7 +275,7 @@ def open_superstep(fold: Fold, staged: Sequence[tuple[str, Any]], letters: Seque
     try:
         known = {key: fold.reader.staged(key, body) for key, body in staged}
         if letters:
-            from graphrt._journal.taken_reports import merged  # only threads with tasks of queues get such letters
+            from graphrt._journal.task_letters import merged  # only threads with tasks of queues get such letters
 
             fold.reported = merged(fold, known, letters)  # adds what they report to *known*
         restore_open(fold.engine, known, fold.nested)

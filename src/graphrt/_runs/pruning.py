@@ -27,9 +27,8 @@ from graphrt._engine.snapshot_data import saved
 from graphrt._engine.storability import not_storable
 from graphrt._engine.task import DONE, HANDLED
 from graphrt._journal.batch_format import blob_names, digest, encode_state
-from graphrt._journal.body import Body
+from graphrt._journal.body import Body, Names
 from graphrt._journal.leases import give_back, take
-from graphrt._journal.name_table import Names
 from graphrt._journal.reader import WORLD
 from graphrt._journal.thread_commits import ThreadCommits
 from graphrt._journal.thread_fold import Fold

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphrt._journal.batch import Batch
 from graphrt._journal.batch_format import encode
-from graphrt._journal.body import Body
+from graphrt._journal.body import Body, Names
 from graphrt._journal.chain import TREE, check_keys, next_seal
 from graphrt._journal.merkle import Tree
-from graphrt._journal.name_table import Names
 from graphrt._journal.seal import Seal, leaf_in, parsed
 from graphrt._journal.verifying import PLAIN
 from graphrt.audit._heads import head_of
