@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from graphrt._journal.batch import Batch
 from graphrt._journal.batch_format import encode
 from graphrt._journal.body import Body, Names
-from graphrt._journal.chain import TREE, check_keys, next_seal
+from graphrt._journal.chain import check_keys, next_seal
 from graphrt._journal.merkle import Tree
 from graphrt._journal.seal import Seal, leaf_in, parsed
 from graphrt._journal.verifying import PLAIN
 from graphrt.audit._heads import head_of
 from graphrt.audit._lines import line_of, record_line
-from graphrt.audit._mirror import End, Mirror, sync_folder
+from graphrt.audit._mirror import Contents, End, Mirror, sync_folder
+from graphrt.audit.offline import BAD_DATA
 from graphrt.errors._codes.audit import MIRROR_DAMAGED
 
 if TYPE_CHECKING:
@@ -57,29 +58,20 @@ def last_record(path: Path) -> LastRecord | None:
         OSError: It cannot be read.
         AuditError: It is damaged.
     """
-    log = thread = ""
-    tree, last = Tree(), None
-    number = 0
+    found = Contents()
     try:
         with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                data: Any = json.loads(line)
-                if number == 1:
-                    log, thread = str(data["log"]), str(data["thread"])
-                elif "begin" in data:
-                    size, _, roots = str(data["begin"]["digests"][TREE]).partition(":")
-                    whole = bytes.fromhex(roots)
-                    tree = Tree(int(size), [whole[at : at + 32] for at in range(0, len(whole), 32)])
-                elif "seal" in data:
-                    tree.add(leaf_in(b64decode(data["seal"])))
-                    last = data
-        if last is None:
+            for line in file:
+                found.take(line)
+        if not found.last:
             return None
-        seal = parsed(b64decode(last["seal"]), len(last["lines"]))
-        assert seal is not None  # noqa: S101 - reported below, as other damage
-        return LastRecord(log, thread, int(last["seq"]), str(json.loads(last["lines"][0])[2]), seal, tree)
-    except (ValueError, TypeError, LookupError, AttributeError, AssertionError, RecursionError) as error:
-        raise MIRROR_DAMAGED(path=str(path), thread=thread, number=number) from error
+        lines = found.last["lines"]
+        seal = parsed(b64decode(found.last["seal"]), len(lines))
+        if seal is None:
+            raise ValueError("its seal does not fit")
+        return LastRecord(found.log, found.thread, found.end.seq, str(json.loads(lines[0])[2]), seal, found.tree)
+    except BAD_DATA as error:
+        raise MIRROR_DAMAGED(path=str(path), thread=found.thread, number=found.lines) from error
 
 
 def first_line_of(path: Path) -> tuple[str, str] | None:

@@ -7,7 +7,6 @@ beginning of what the store has. Records that the store has pruned are in the fi
 from __future__ import annotations
 
 import json
-import os
 from base64 import b64decode
 from collections import deque
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from graphrt._journal.erasing import Choose, Part, part_of, repeated
 from graphrt._journal.seal import ERASED, erased
 from graphrt.audit._closed_file import torn_beside
 from graphrt.audit._lines import blob_in, line_of, record_line
-from graphrt.audit._mirror import private_file, sync_folder
+from graphrt.audit._mirror import rewritten
 from graphrt.stores.protocol import Store
 from graphrt.stores.values import Record
 
@@ -106,18 +105,10 @@ class ErasedFile:
                 named |= blob_names(new.replace(b'\\"', b'"'))  # in a line of the file, quotes in a body are escaped
         if not changed:
             return False
-        half = self._path.with_name(f"{self._path.name}.part")
-        try:
-            with private_file(half) as file:
-                for old, new in self._lines():
-                    if not old.startswith(_BLOB) or json.loads(old)["blob"] in named:
-                        file.write(new)
-                file.flush()
-                os.fsync(file.fileno())
-            half.replace(self._path)
-        finally:
-            half.unlink(missing_ok=True)
-        sync_folder(self._path.parent)
+        with rewritten(self._path) as file:
+            for old, new in self._lines():
+                if not old.startswith(_BLOB) or json.loads(old)["blob"] in named:
+                    file.write(new)
         return True
 
     def torn(self) -> list[str]:

@@ -12,7 +12,7 @@ from graphrt._arguments import checked_path, is_list
 from graphrt._journal.log_keys import KeyRing
 from graphrt.audit._heads import Anchor, anchored
 from graphrt.audit._keys import key_ring
-from graphrt.audit._mirror import Mirror, file_of
+from graphrt.audit._mirror import file_of
 from graphrt.audit._recorder import Recorder
 from graphrt.audit._redaction import Redaction
 from graphrt.errors import InputError, a_type
@@ -203,20 +203,7 @@ class AuditLog:
         """
         if chain is None:
             raise NOT_CHAINED(thread=thread)
-        known = shared_id(store, thread)  # tenants may have threads with equal ids
-        path, log = self.path(known), chain.thread
-        recorder = Recorder(
-            store,
-            thread,
-            chain,
-            codec,
-            keys=self.keys.of(log) if self.keys is not None else None,
-            open_mirror=(lambda: Mirror(path, log, known)) if path is not None else None,
-            anchors=self._anchors,
-            on_failure=self._on_failure,
-        )
-        recorder.begin()
-        return recorder
+        return Recorder(self, store, thread, chain, codec)
 
 
 def _is_there(store: Store, thread: str) -> bool:

@@ -6,7 +6,8 @@ import json
 import os
 import stat
 from base64 import b64decode
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from errno import ELOOP, ENOENT
 from hashlib import sha256
 from operator import index
@@ -15,7 +16,9 @@ from time import monotonic, sleep
 from typing import Any, BinaryIO, Final, NamedTuple, final
 from urllib.parse import quote
 
+from graphrt._journal.chain import LEAF, TREE
 from graphrt._journal.event_schema import CODES
+from graphrt._journal.merkle import Tree
 from graphrt._journal.seal import leaf_in
 from graphrt.audit._lines import first_line, line_of
 from graphrt.audit.offline import BAD_DATA
@@ -56,8 +59,53 @@ def file_of(folder: Path, thread: str) -> Path:
     return folder / f"{name}.jsonl"
 
 
+class Contents:
+    """What a file has, as its lines say."""
+
+    def __init__(self) -> None:
+        self.log = self.thread = ""
+        self.lines = 0
+        """Number of lines so far."""
+        self.names = 0
+        """Number of names."""
+        self.blobs: set[str] = set()
+        """Names of the large values."""
+        self.end = End(0, b"")
+        self.last: dict[str, Any] = {}
+        """The line of the last record; empty before the first."""
+        self.tree = Tree()
+        """The tree of all leaves so far."""
+
+    def take(self, line: bytes) -> None:
+        """Take in the next line.
+
+        Raises:
+            One of `BAD_DATA`: It is damaged.
+        """
+        self.lines += 1
+        data: Any = json.loads(line)
+        if data.__class__ is not dict:
+            raise ValueError("it is not an object")
+        if "form" in data:
+            self.log, self.thread = str(data["log"]), str(data["thread"])
+        elif "names" in data:
+            self.names = len(data["names"])
+        elif "blob" in data:
+            self.blobs.add(data["blob"])
+        elif "seal" in data:
+            self.end = End(index(data["seq"]), leaf_in(b64decode(data["seal"], validate=True)))
+            self.tree.add(self.end.leaf)
+            self.last = data
+        elif "begin" in data:
+            digests = data["begin"]["digests"]
+            self.end = End(index(data["begin"]["seq"]), bytes.fromhex(digests[LEAF]))
+            size, _, roots = str(digests[TREE]).partition(":")
+            whole = bytes.fromhex(roots)
+            self.tree = Tree(int(size), [whole[at : at + 32] for at in range(0, len(whole), 32)])
+
+
 @final
-class Mirror:
+class Mirror(Contents):
     """The file of a thread, open for appending, by one writer at a time.
 
     Args:
@@ -71,22 +119,14 @@ class Mirror:
         AuditError: It is not the log of this thread, or a line of it is damaged. It is unchanged.
     """
 
-    __slots__ = ("_file", "_last", "blobs", "end", "names", "path")
-
     def __init__(self, path: Path, log: str, thread: str) -> None:
+        super().__init__()
         self.path = path
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._file = self._opened(thread)
         try:
             self._lock(thread)
-            self.names = 0
-            """Number of names that the file has."""
-            self.blobs: set[str] = set()
-            """Names of the large values that the file has."""
-            self.end = End(0, b"")
             begin = first_line(log, thread)
-            self._last: list[str] = []
-            """Lines of the last record that was read."""
             new = not os.fstat(self._file).st_size
             whole = self._read(begin, thread)
             torn = self._cut(whole)  # only now is it known that the file is ours
@@ -131,7 +171,7 @@ class Mirror:
     @property
     def closed(self) -> bool:
         """Whether the file ends with the entry that its thread was deleted."""
-        return bool(self._last) and json.loads(self._last[0])[5][-1][0] == CODES[ThreadDeleted]
+        return bool(self.last) and json.loads(self.last["lines"][0])[5][-1][0] == CODES[ThreadDeleted]
 
     def append(self, lines: Iterable[bytes], end: End | None = None) -> None:
         """Append *lines*, and return when they are durable.
@@ -180,32 +220,18 @@ class Mirror:
             AuditError: It is another log's file, or a line of it is damaged.
         """
         whole = 0
-        for number, line in enumerate(lines_in(self._file), 1):
-            if number == 1 and not (line == begin or (begin.startswith(line) and not line.endswith(b"\n"))):
+        for line in lines_in(self._file):
+            if not self.lines and not (line == begin or (begin.startswith(line) and not line.endswith(b"\n"))):
                 known = f"it begins with {line[:120].decode(errors='replace')!r}"
                 raise OTHER_LOG(path=str(self.path), thread=thread, known=known)
             if not line.endswith(b"\n"):  # a crash left it unfinished
                 return whole
-            if number > 1:
-                try:
-                    self._take(json.loads(line))
-                except BAD_DATA as error:
-                    raise MIRROR_DAMAGED(path=str(self.path), thread=thread, number=number) from error
+            try:
+                self.take(line)
+            except BAD_DATA as error:
+                raise MIRROR_DAMAGED(path=str(self.path), thread=thread, number=self.lines) from error
             whole += len(line)
         return whole
-
-    def _take(self, data: Any) -> None:
-        if data.__class__ is not dict:
-            raise ValueError("it is not an object")
-        if "names" in data:
-            self.names = len(data["names"])
-        elif "blob" in data:
-            self.blobs.add(data["blob"])
-        elif "seal" in data:
-            self.end = End(index(data["seq"]), leaf_in(b64decode(data["seal"], validate=True)))
-            self._last = data["lines"]
-        elif "begin" in data:
-            self.end = End(index(data["begin"]["seq"]), bytes.fromhex(data["begin"]["digests"]["\x00"]))
 
     def _cut(self, whole: int) -> int:
         """Cut off what follows *whole* bytes, and return its length; a copy of it is kept beside the file."""
@@ -228,6 +254,21 @@ def lines_in(file: int) -> Iterator[bytes]:
 def private_file(path: Path) -> BinaryIO:
     """Open a file for writing anew, which only its owner may read: it holds values of the state."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | NO_LINK, 0o600), "wb")
+
+
+@contextmanager
+def rewritten(path: Path) -> Generator[BinaryIO]:
+    """Write *path* anew: a file beside it, which gets the name at the end of the block, so that there is never half of it."""
+    half = path.with_name(f"{path.name}.part")
+    try:
+        with private_file(half) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        half.replace(path)
+    finally:
+        half.unlink(missing_ok=True)
+    sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt._journal.chain import LEAF
 from graphrt._journal.merkle import Tree
 from graphrt._journal.seal import leaf_in
 from graphrt.audit._export import begin_lines, digests_before, lines_of, meta_in, staged_lines
-from graphrt.audit._heads import Anchor, anchored, head_of
+from graphrt.audit._heads import anchored, head_of
 from graphrt.audit._lines import line_of
 from graphrt.audit._mirror import End, Mirror
 from graphrt.audit.offline import Head
@@ -24,7 +23,7 @@ from graphrt.stores.values import Commit
 if TYPE_CHECKING:
     from graphrt._codec import Codec
     from graphrt._journal.chain import Chain
-    from graphrt._journal.log_keys import LogKeys
+    from graphrt.audit._log import AuditLog
 
 _ENDS: Final = frozenset({"interrupted", "failed", "cancelled", "completed"})
 """Statuses at which a head is made."""
@@ -35,64 +34,35 @@ class Recorder:
     """Records the commits of one claim.
 
     Args:
+        audit: What the runtime is told about its logs.
+        store: The store of the thread.
+        thread: Id of the thread.
         chain: The end of the thread's chain, before the first of these commits.
-        open_mirror: Opens the mirror, before the first commit; None if there is none.
-        keys: Keys of the log.
-        on_failure: What happens if a commit cannot be mirrored or a head not anchored.
+        codec: Reads the snapshot that a log begins with after a prune.
+
+    Raises:
+        StoreError: The thread's file cannot be opened or is in use.
+        AuditError: The thread's file is another log's.
     """
 
-    __slots__ = (
-        "_anchors",
-        "_codec",
-        "_keys",
-        "_known_as",
-        "_log",
-        "_mirror",
-        "_on_failure",
-        "_open_mirror",
-        "_store",
-        "_thread",
-        "_tree",
-    )
-
-    def __init__(
-        self,
-        store: Store,
-        thread: str,
-        chain: Chain,
-        codec: Codec,
-        *,
-        keys: LogKeys | None,
-        open_mirror: Callable[[], Mirror] | None,
-        anchors: Sequence[Anchor],
-        on_failure: Literal["stop", "continue"],
-    ) -> None:
+    def __init__(self, audit: AuditLog, store: Store, thread: str, chain: Chain, codec: Codec) -> None:
+        self._audit = audit
         self._store = store
         self._thread = thread
-        self._known_as = shared_id(store, thread)
+        self._known_as = shared_id(store, thread)  # tenants may have threads with equal ids
         self._log = chain.thread
         self._codec = codec
-        self._keys = keys
-        self._open_mirror = open_mirror
-        self._mirror: Mirror | None = None
-        self._anchors = anchors
-        self._on_failure = on_failure
+        self._keys = audit.keys.of(self._log) if audit.keys is not None else None
         self._tree = Tree(chain.tree.size, chain.tree.roots)
         """The tree of all records, apart from that of the chain, which includes commits that are not stored yet."""
-
-    def begin(self) -> None:
-        """Open the mirror, and bring it up to the thread: a crash may have come between a commit and its mirror.
-
-        Raises:
-            AuditError: The mirror cannot be written, is in use, or is another log's.
-        """
-        if self._open_mirror is None or self._mirror is not None:
-            return
-        try:
-            self._mirror = self._open_mirror()
-            self._catch_up(self._mirror)
-        except OSError as error:
-            self._failed(error)
+        self._mirror: Mirror | None = None
+        path = audit.path(self._known_as)
+        if path is not None:
+            try:
+                self._mirror = Mirror(path, self._log, self._known_as)
+                self._catch_up(self._mirror)  # a crash may have come between a commit and its mirror
+            except OSError as error:
+                self._failed(error)
 
     def stored(self, commit: Commit) -> None:
         """Record *commit*, which is stored.
@@ -134,7 +104,7 @@ class Recorder:
             self._failed(error)
 
     def _anchor(self, head: Head) -> None:
-        for anchor in self._anchors:
+        for anchor in self._audit._anchors:
             try:
                 anchored(head, anchor)
             except Exception as error:  # noqa: BLE001 - a function of the user may raise anything
@@ -219,10 +189,10 @@ class Recorder:
     def _failed(self, error: OSError) -> None:
         """Give the mirror up, and stop the run or go on without it, as the user chose."""
         self.close()
-        self._mirror = self._open_mirror = None  # it is caught up with when the thread is driven again
+        self._mirror = None  # it is caught up with when the thread is driven again
         self._report(error)
 
     def _report(self, error: Exception) -> None:
-        if self._on_failure == "stop":
+        if self._audit._on_failure == "stop":
             raise LOG_NOT_WRITTEN(thread=self._thread, error=error) from error
         warnings.warn(f"The audit log of thread {self._thread!r} cannot be written: {error}", stacklevel=2)

@@ -76,17 +76,11 @@ class Reexecution:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON-ready data."""
-        return {
-            "thread": self.thread,
-            "same": self.same,
-            "entries": self.entries,
-            "begun": self.begun,
-            "seq": self.seq,
-            "node": self.node,
+        plain = ("thread", "same", "entries", "begun", "seq", "node", "why")
+        return {name: getattr(self, name) for name in plain} | {
             "expected": _told(self.expected),
             "got": _told(self.got),
             "fields": list(self.fields),
-            "why": self.why,
             "changes": list(self.changes),
             "unanswered": [
                 {"node": one.node, "task_id": one.task_id, "kind": one.kind, "key": one.key} for one in self.unanswered

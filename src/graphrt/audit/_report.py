@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import os
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, TypeAlias
 
@@ -119,8 +120,8 @@ def _stored(store: Store, thread: str) -> Iterable[Entry]:
 def _row(entry: Entry) -> dict[str, Any] | None:
     """Return the row of an entry; None if it has none."""
     event: Any = entry.event
-    kind = _KINDS.get(event.__class__)
-    if kind is None:
+    shown = _SHOWN.get(event.__class__)
+    if shown is None:
         return None
     task: str | None = getattr(event, "task", None)
     return {
@@ -128,66 +129,42 @@ def _row(entry: Entry) -> dict[str, Any] | None:
         "at": entry.at,
         "time": _time(entry.at),
         "run": entry.run,
-        "kind": kind,
+        "kind": shown.kind,
         "superstep": int(task.partition(".")[0]) if task else None,
         "node": getattr(event, "node", None),
         "task": task,
-        "values": _values(event),
-        "text": _text(event),
-        "user": (event.by if kind == "erasure" else getattr(event, "user", None)) or None,
-        "usage": _usage(event.usage) if kind in ("task", "failure") and event.usage is not None else None,
+        "values": dict(shown.values(event)),
+        "text": shown.text(event),
+        "user": (event.by if shown.kind == "erasure" else getattr(event, "user", None)) or None,
+        "usage": _usage(event.usage) if shown.kind in ("task", "failure") and event.usage is not None else None,
     }
 
 
-_KINDS: Final[Mapping[Any, str]] = {
-    events.RunStarted: "input",
-    events.RunResumed: "resumed",
-    events.TaskSucceeded: "task",
-    events.TaskFailed: "failure",
-    events.TaskRetried: "retry",
-    events.InterruptRaised: "question",
-    events.InterruptAnswered: "answer",
-    events.BudgetGranted: "budget raised",
-    events.ThreadUpdated: "edit",
-    events.ValuesErased: "erasure",
-    events.ThreadForked: "fork",
-    events.ThreadCopied: "copy",
-    events.ThreadMigrated: "migration",
-    events.SuperstepAbandoned: "abandoned",
-    events.HistoryPruned: "prune",
-    events.ThreadDeleted: "deletion",
-    events.RunInterrupted: "interrupted",
-    events.RunCompleted: "completed",
-    events.RunFailed: "failed",
-    events.RunCancelled: "cancelled",
-    events.RunHandedOver: "handed over",
-    events.SignalReceived: "signal",
-    events.SignalTaken: "signal taken",
-    events.LetterDropped: "mail dropped",
-    events.ThreadStarted: "child thread",
-}
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """How an event is shown."""
+
+    kind: str
+    text: Callable[[Any], str] = lambda _: ""
+    """What it says besides its values, in words."""
+    values: Callable[[Any], Mapping[str, Any]] = lambda _: {}
 
 
-def _values(event: Any) -> dict[str, Any]:
-    match event:
-        case events.RunStarted():
-            return dict(event.input)
-        case events.ThreadUpdated():
-            return dict(event.values)
-        case events.TaskSucceeded():
-            merged: dict[str, Any] = {}
-            for update in event.updates:
-                for name, value in update.items():
-                    merged[name] = value if name not in merged else [*_listed(merged[name]), *_listed(value)]
-            return merged
-        case events.InterruptRaised():
-            return {"payload": event.payload} | ({"default": event.default} if event.has_default else {})
-        case events.InterruptAnswered():
-            return {"answer": event.answer} | ({"by": event.by} if event.by else {})
-        case events.SignalReceived():
-            return {"value": event.value}
-        case _:
-            return {}
+def _error(event: Any) -> str:
+    return f"{event.error}: {event.message}"
+
+
+def _reason(event: Any) -> str:
+    return str(event.reason)
+
+
+def _updates(event: events.TaskSucceeded) -> dict[str, Any]:
+    """Return what a task wrote; of a field that it wrote several times, a list of all of it."""
+    merged: dict[str, Any] = {}
+    for update in event.updates:
+        for name, value in update.items():
+            merged[name] = value if name not in merged else [*_listed(merged[name]), *_listed(value)]
+    return merged
 
 
 def _listed(value: Any) -> list[Any]:
@@ -195,47 +172,48 @@ def _listed(value: Any) -> list[Any]:
     return listed
 
 
-def _text(event: Any) -> str:
-    """Return what else an event says, in words."""
-    text = ""
-    match event:
-        case events.TaskFailed() | events.TaskRetried() | events.RunFailed():
-            text = f"{event.error}: {event.message}"
-        case events.RunCancelled() | events.RunHandedOver() | events.LetterDropped():
-            text = event.reason
-        case events.SignalReceived():
-            text = event.name
-        case events.RunResumed():
-            text = event.verb
-        case events.TaskSucceeded() if event.goto is not None:
-            text = f"goto {', '.join(event.goto)}"
-        case events.ThreadUpdated() if event.as_node is not None:
-            text = f"as {event.as_node}"
-        case events.ThreadForked():
-            text = f"of {event.source!r} at {event.at}"
-        case events.ThreadCopied():
-            text = f"of {event.source!r}"
-        case events.ThreadMigrated():
-            text = event.why
-        case events.HistoryPruned():
-            text = f"up to entry {event.upto}"
-        case _:
-            text = _rarer_text(event)
-    return text
-
-
-def _rarer_text(event: Any) -> str:
-    match event:
-        case events.BudgetGranted():
-            return f"{event.of}: {_amounts(event.amounts)}"
-        case events.ValuesErased():
-            return f"{event.lines} values: {event.reason}" if event.reason else f"{event.lines} values"
-        case events.ThreadStarted():
-            return f"{event.thread!r} of graph {event.graph!r}"
-        case events.RunStarted() if event.parent is not None:
-            return f"child of {event.parent!r}"
-        case _:
-            return ""
+_SHOWN: Final[Mapping[Any, _Shown]] = {
+    events.RunStarted: _Shown(
+        "input",
+        lambda event: f"child of {event.parent!r}" if event.parent is not None else "",
+        lambda event: event.input,
+    ),
+    events.RunResumed: _Shown("resumed", lambda event: event.verb),
+    events.TaskSucceeded: _Shown(
+        "task", lambda event: f"goto {', '.join(event.goto)}" if event.goto is not None else "", _updates
+    ),
+    events.TaskFailed: _Shown("failure", _error),
+    events.TaskRetried: _Shown("retry", _error),
+    events.InterruptRaised: _Shown(
+        "question",
+        values=lambda event: {"payload": event.payload} | ({"default": event.default} if event.has_default else {}),
+    ),
+    events.InterruptAnswered: _Shown(
+        "answer", values=lambda event: {"answer": event.answer} | ({"by": event.by} if event.by else {})
+    ),
+    events.BudgetGranted: _Shown("budget raised", lambda event: f"{event.of}: {_amounts(event.amounts)}"),
+    events.ThreadUpdated: _Shown(
+        "edit", lambda event: f"as {event.as_node}" if event.as_node is not None else "", lambda event: event.values
+    ),
+    events.ValuesErased: _Shown(
+        "erasure", lambda event: f"{event.lines} values: {event.reason}" if event.reason else f"{event.lines} values"
+    ),
+    events.ThreadForked: _Shown("fork", lambda event: f"of {event.source!r} at {event.at}"),
+    events.ThreadCopied: _Shown("copy", lambda event: f"of {event.source!r}"),
+    events.ThreadMigrated: _Shown("migration", lambda event: event.why),
+    events.SuperstepAbandoned: _Shown("abandoned"),
+    events.HistoryPruned: _Shown("prune", lambda event: f"up to entry {event.upto}"),
+    events.ThreadDeleted: _Shown("deletion"),
+    events.RunInterrupted: _Shown("interrupted"),
+    events.RunCompleted: _Shown("completed"),
+    events.RunFailed: _Shown("failed", _error),
+    events.RunCancelled: _Shown("cancelled", _reason),
+    events.RunHandedOver: _Shown("handed over", _reason),
+    events.SignalReceived: _Shown("signal", lambda event: event.name, lambda event: {"value": event.value}),
+    events.SignalTaken: _Shown("signal taken"),
+    events.LetterDropped: _Shown("mail dropped", _reason),
+    events.ThreadStarted: _Shown("child thread", lambda event: f"{event.thread!r} of graph {event.graph!r}"),
+}
 
 
 def _amounts(amounts: Amounts) -> str:

@@ -146,18 +146,20 @@ def bytes_of(source: Any) -> bytes:
 
 @final
 class Log:
-    """The parts of a log. Lines that cannot be read, or are not complete, are left out."""
+    """The parts of a log. Lines that cannot be read are left out, unless *strict*; so is one that is not complete."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, *, strict: bool = False) -> None:
         self.log = self.thread = ""
         self.blobs: dict[str, bytes] = {}
         self.begin: Mapping[str, Any] = {}
         self.names: list[Any] = []
         self.records: list[Record] = []
+        self.heads: list[dict[str, Any]] = []
         self.staged: dict[str, bytes] = {}
+        passed = () if strict else BAD_DATA
         for line, ended in lines_of(data):
             if ended:
-                with suppress(*BAD_DATA):  # of a log that verifies, no line is left out
+                with suppress(*passed):  # of a log that verifies, no line is left out
                     self._line(parse(line))
 
     def _line(self, value: dict[str, Any]) -> None:
@@ -167,6 +169,8 @@ class Log:
             text = "\n".join(value["lines"]).encode()
             body = b"%b\n%08x" % (text, crc32(text))
             self.records.append(Record(value["seq"], value["count"], body, b64decode(value["seal"])))
+        elif "head" in value:
+            self.heads.append(value["head"])
         elif "blob" in value:
             self.blobs[value["blob"]] = blob_in(value)
         elif "names" in value:

@@ -13,7 +13,7 @@ from graphrt.audit._export import exported, log_of, tree_of
 from graphrt.audit._heads import head_of
 from graphrt.audit._keys import key_ring
 from graphrt.audit._lines import line_of
-from graphrt.audit._mirror import private_file
+from graphrt.audit._mirror import rewritten
 from graphrt.audit.offline import Head
 from graphrt.errors._codes.audit import NO_HEAD
 from graphrt.stores.ids import shared_id
@@ -58,17 +58,13 @@ def export(store: Store | str, thread: str, path: str | os.PathLike[str], *, key
         OSError: The file cannot be written.
     """
     target = Path(checked_path(path))
-    half = target.with_name(f"{target.name}.part")
     with opened(store) as source:
         log, _ = log_of(source, thread)
         keys = _keys(key, log)
-        with private_file(half) as file:
+        with rewritten(target) as file:
             file.writelines(exported(source, thread, PLAIN))
             found = _head(source, thread, log, keys)
             file.write(line_of({"head": found.to_dict()}))
-            file.flush()
-            os.fsync(file.fileno())
-        half.replace(target)
     return found
 
 

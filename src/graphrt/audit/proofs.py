@@ -10,12 +10,15 @@ A log that began with a prune holds the roots of the leaves before it, which is 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final, final
 
 from graphrt._journal.merkle import joined, root_of
-from graphrt.audit._lines import line_of
-from graphrt.audit.offline import CONSISTENCY, INCLUSION, Head, Sealed, Source, genesis, lines_of, parse
+from graphrt._journal.seal import leaf_in
+from graphrt.audit._lines import line_of, record_line
+from graphrt.audit._restore import Log, bytes_of
+from graphrt.audit.offline import BAD_DATA, CONSISTENCY, INCLUSION, Head, Source, genesis
 from graphrt.errors._codes.audit import NOT_PROVABLE
 
 _NOT_KEPT: Final = "it began with a prune after these records, and does not hold what the proof needs"
@@ -37,15 +40,16 @@ def inclusion_proof(log: Source, seq: int) -> bytes:
         InputError: The log has no such entry, no head after it, or cannot be read (`not-provable`).
     """
     read = _Read(log)
-    found = next((number for number, end in enumerate(read.ends) if end >= seq), None)
+    found = next((number for number, record in enumerate(read.records) if record.seq >= seq), None)
     if found is None or seq < 1 or seq <= read.begun:
         raise NOT_PROVABLE(problem=f"it has no entry {seq}")
     index = read.base + found
     head = next((one for one in read.heads if one["size"] > index), None)
     if head is None:
         raise NOT_PROVABLE(problem=f"it has no head after entry {seq}")
-    path = read.inclusion(index, head["size"])
+    path = read.inclusion(index, 0, head["size"])
     prev = read.leaves[found - 1] if found else read.before
+    one = read.records[found]
     return line_of(
         {
             "head": head,
@@ -53,7 +57,7 @@ def inclusion_proof(log: Source, seq: int) -> bytes:
             "path": [part.hex() for part in path],
             "prev": prev.hex(),
             "proof": INCLUSION,
-            "record": read.record(found),
+            "record": json.loads(record_line(one.seq, one.count, one.body.split(b"\n")[:-1], one.seal)),
         }
     )
 
@@ -83,7 +87,7 @@ def consistency_proof(log: Source, old: Mapping[str, Any], new: Mapping[str, Any
     if not begin <= end <= read.base + len(read.leaves):
         has = read.base + len(read.leaves)
         raise NOT_PROVABLE(problem=f"it has {has} records, and the heads cover {begin} and {end}")
-    path = [part.hex() for part in read.consistency(begin, end)]
+    path = [part.hex() for part in read.consistency(begin, 0, end)]
     return line_of({"new": dict(later), "old": dict(old), "path": path, "proof": CONSISTENCY})
 
 
@@ -91,38 +95,24 @@ def consistency_proof(log: Source, old: Mapping[str, Any], new: Mapping[str, Any
 class _Read:
     """What proofs need of a log: its leaves, its heads, and where its records are."""
 
-    def __init__(self, log: Source) -> None:
-        self._log = log
-        self.base = self.begun = 0
-        """Number of records, and the last entry, before those of the file."""
-        self._roots: dict[tuple[int, int], bytes] = {}
-        """Roots of the whole subtrees before the file: first leaf and size."""
-        self.before = b""
-        """Leaf of the record before the first one."""
-        self.leaves: list[bytes] = []
-        self.ends: list[int] = []
-        """The last entry of each record."""
-        self.heads: list[dict[str, Any]] = []
+    def __init__(self, source: Source) -> None:
         try:
-            for number, (line, ended) in enumerate(lines_of(log)):
-                if not ended:
-                    break
-                self._line(number, parse(line))
-        except (ValueError, KeyError, TypeError) as error:
+            log = Log(bytes_of(source), strict=True)
+            self.records: Final = log.records
+            self.heads: Final = log.heads
+            for head in log.heads:
+                Head.from_dict(head)
+            self.leaves: Final = [leaf_in(record.seal) for record in log.records]
+            self.before = genesis(log.log)
+            """Leaf of the record before the first one."""
+            self.base = self.begun = 0
+            """Number of records, and the last entry, before those of the file."""
+            self._roots: dict[tuple[int, int], bytes] = {}
+            """Roots of the whole subtrees before the file: first leaf and size."""
+            if log.begin:
+                self._begin(log.begin)
+        except BAD_DATA as error:
             raise NOT_PROVABLE(problem="it cannot be read; verify() says why") from error
-
-    def _line(self, number: int, value: dict[str, Any]) -> None:
-        if number == 0:
-            self.before = genesis(str(value["log"]))
-        elif "seal" in value:
-            one = Sealed(value)
-            self.leaves.append(one.leaf)
-            self.ends.append(one.seq)
-        elif "head" in value:
-            Head.from_dict(value["head"])
-            self.heads.append(value["head"])
-        elif "begin" in value:
-            self._begin(value["begin"])
 
     def _begin(self, begin: Mapping[str, Any]) -> None:
         digests: Mapping[str, str] = begin["digests"]
@@ -134,11 +124,6 @@ class _Read:
             whole = 1 << (self.base - first).bit_length() - 1
             self._roots[first, whole] = bytes.fromhex(roots[64 * number : 64 * number + 64])
             first += whole
-
-    def record(self, number: int) -> Any:
-        """Return the record with that number in the file."""
-        records = (value for line, ended in lines_of(self._log) if ended and "seal" in (value := parse(line)))
-        return next(value for at, value in enumerate(records) if at == number)
 
     def _root(self, begin: int, end: int) -> bytes:
         """Return the root of the leaves from *begin* to before *end*."""
@@ -152,36 +137,27 @@ class _Read:
         middle = begin + _split(end - begin)
         return joined(self._root(begin, middle), self._root(middle, end))
 
-    def inclusion(self, index: int, size: int) -> list[bytes]:
-        """Return the path from a leaf to the root of the first *size* leaves (RFC 9162, 2.1.3.1)."""
-        begin, end = 0, size
-        path: list[bytes] = []
-        while end - begin > 1:
-            middle = begin + _split(end - begin)
-            if index < middle:
-                path.append(self._root(middle, end))
-                end = middle
-            else:
-                path.append(self._root(begin, middle))
-                begin = middle
-        return path[::-1]
+    def inclusion(self, index: int, begin: int, end: int) -> list[bytes]:
+        """Return the path from a leaf to the root of the leaves from *begin* to before *end* (RFC 9162, 2.1.3.1)."""
+        if end - begin == 1:
+            return []
+        middle = begin + _split(end - begin)
+        if index < middle:
+            return [*self.inclusion(index, begin, middle), self._root(middle, end)]
+        return [*self.inclusion(index, middle, end), self._root(begin, middle)]
 
-    def consistency(self, size: int, end: int) -> list[bytes]:
-        """Return the path from the tree of *size* leaves to that of *end* leaves (RFC 9162, 2.1.4.1)."""
-        begin, whole = 0, True
-        path: list[bytes] = []
-        while size != end - begin:
-            middle = begin + _split(end - begin)
-            if size <= middle - begin:
-                path.append(self._root(middle, end))
-                end = middle
-            else:
-                path.append(self._root(begin, middle))
-                size -= middle - begin
-                begin, whole = middle, False
-        if not whole:
-            path.append(self._root(begin, end))
-        return path[::-1]
+    def consistency(self, size: int, begin: int, end: int, *, whole: bool = True) -> list[bytes]:
+        """Return the path from the tree of the first *size* leaves from *begin* to that of all (RFC 9162, 2.1.4.1).
+
+        *whole* says whether the older tree begins there, so that its root is known to who checks the path.
+        """
+        if size == end - begin:
+            return [] if whole else [self._root(begin, end)]
+        middle = begin + _split(end - begin)
+        if size <= middle - begin:
+            return [*self.consistency(size, begin, middle, whole=whole), self._root(middle, end)]
+        left = middle - begin
+        return [*self.consistency(size - left, middle, end, whole=False), self._root(begin, middle)]
 
 
 def _split(size: int) -> int:
