@@ -394,15 +394,15 @@ class _Erasing:
             return
         thread = found.reader.thread
         try:
-            codec, file = self._config.plan.codec, self._log_file(found)
+            file = self._log_file(found)
             if file is not None:
                 # First the entry of the erasure: without it, values that are gone from the file were just taken away.
-                audit.recorder(self._store, thread, chain, codec).close()
+                audit.recorder(self._store, thread, chain).close()
                 file.rewrite()
                 self._left += [
                     Left(thread, "log-file", f"{path!r} keeps a line that a crash cut off.") for path in file.torn()
                 ]
-            recorder = audit.recorder(self._store, thread, chain, codec)
+            recorder = audit.recorder(self._store, thread, chain)
             try:
                 recorder.mark(self._config.clock())
             finally:

@@ -305,7 +305,7 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
         """
         if chain is not None:  # *adopt*: a thread that was begun without a key gets one from now on
             chain.writable(adopt=self.audit is not None and self.audit.adopt)
-        return self.audit.recorder(store, thread, chain, self.plan.codec) if self.audit is not None else None
+        return self.audit.recorder(store, thread, chain) if self.audit is not None else None
 
     @property
     def checks_state(self) -> bool:

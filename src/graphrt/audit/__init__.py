@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from graphrt._secret import Secret
 from graphrt._sensitive_texts import TextPattern
+from graphrt.audit._export import export, head
 from graphrt.audit._heads import Anchor, heads_in
 from graphrt.audit._keys import generate_key
 from graphrt.audit._log import AuditLog
@@ -14,7 +15,6 @@ from graphrt.audit._redaction import Redaction
 from graphrt.audit._reexecution import Reexecution, UnansweredCall
 from graphrt.audit._report import report
 from graphrt.audit._restore import reexecute, restore
-from graphrt.audit._stored import export, head
 from graphrt.audit.offline import Finding, Head, Report, Verdict, check_consistency, check_inclusion, verify
 from graphrt.audit.proofs import consistency_proof, inclusion_proof
 

@@ -1,30 +1,78 @@
-"""A stored thread in the portable form of a log, line by line."""
+"""Logs of threads in a store: their lines in the portable form, exports to files, and heads. No graph is needed."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
 
 from pydantic_core import from_json
 
+from graphrt._arguments import checked_path
 from graphrt._journal.batch_format import blob_names
-from graphrt._journal.merkle import Tree
 from graphrt._journal.reader import Reader
 from graphrt._journal.seal import leaf_in
 from graphrt._journal.thread_fold import chain_of
 from graphrt._journal.thread_meta import read_meta
+from graphrt._journal.verifying import PLAIN
+from graphrt.audit._heads import head_of
+from graphrt.audit._keys import key_ring
 from graphrt.audit._lines import blob_line, first_line, line_of, record_line, staged_line
-from graphrt.errors._codes.audit import NOT_CHAINED
+from graphrt.audit._mirror import rewritten
+from graphrt.audit.offline import Head
+from graphrt.errors._codes.audit import NO_HEAD, NOT_CHAINED
 from graphrt.stores.ids import shared_id
 from graphrt.stores.protocol import Store
 from graphrt.stores.values import Record
 
-if TYPE_CHECKING:
-    from graphrt._codec import Codec
+
+def head(store: Store | str, thread: str, *, key: bytes | None = None) -> Head:
+    """Return the head of a thread's log as it is now, to be kept outside of the store.
+
+    Args:
+        store: The store, or its URL.
+        thread: Id of the thread.
+        key: Key that the head is authenticated with; None authenticates nothing.
+
+    Raises:
+        InputError: The thread is not chained, there is no such thread, or the key is weak.
+        StoreError: The thread cannot be read.
+    """
+    with opened(store) as source:
+        return _head(source, thread, _meta_of(source, thread), key)
 
 
-def log_of(store: Store, thread: str) -> tuple[str, dict[str, Any]]:
-    """Return the id of the thread that the log of *thread* began with, and the thread's meta.
+def export(store: Store | str, thread: str, path: str | os.PathLike[str], *, key: bytes | None = None) -> Head:
+    """Write the log of a thread to a file that `verify` checks without the store, and return its head.
+
+    The file ends with the head. Only its owner may read it. It is written beside *path* and then renamed, so that there
+    is never half of it.
+
+    Args:
+        store: The store, or its URL.
+        thread: Id of the thread.
+        path: The file; one that exists is replaced.
+        key: Key that the head is authenticated with; None authenticates nothing.
+
+    Raises:
+        InputError: The thread is not chained, there is no such thread, or the key is weak.
+        StoreError: The thread cannot be read.
+        OSError: The file cannot be written.
+    """
+    target = Path(checked_path(path))
+    with opened(store) as source:
+        meta = _meta_of(source, thread)
+        with rewritten(target) as file:
+            file.writelines(_lines_of_thread(source, thread, meta))
+            found = _head(source, thread, meta, key)
+            file.write(line_of({"head": found.to_dict()}))
+    return found
+
+
+def _meta_of(store: Store, thread: str) -> dict[str, Any]:
+    """Return the meta of *thread*, whose `chained` is the id of the thread that the log began with.
 
     Raises:
         InputError: The thread is not chained, so it has no log that could be verified; or there is no such thread.
@@ -32,21 +80,29 @@ def log_of(store: Store, thread: str) -> tuple[str, dict[str, Any]]:
     meta = read_meta(store.load(thread, upto=0).meta, thread)
     if not meta.get("chained"):
         raise NOT_CHAINED(thread=thread)
-    return str(meta["chained"]), meta
+    return meta
 
 
-def exported(store: Store, thread: str, codec: Codec) -> Iterator[bytes]:
-    """Yield the lines of a thread's log: everything but a head.
+def _head(store: Store, thread: str, meta: dict[str, Any], key: bytes | None) -> Head:
+    """Return the head of a stored log as it is now, which stands for the Merkle tree of its records."""
+    log, now = str(meta["chained"]), store.head(thread)
+    begin = digests_before(store, thread, now.first) if now.first > 1 else {}
+    tree = chain_of(log, begin or None, None).tree
+    for record in store.records(thread, after=now.first - 1, upto=now.seq):
+        tree.add(leaf_in(record.seal))
+    if not tree.size:
+        raise NO_HEAD(thread=thread)
+    keys = key_ring(key, ()).of(log) if key is not None else None
+    return head_of(log, shared_id(store, thread), now.seq, now.updated_at, tree, keys)
 
-    Raises:
-        InputError: The thread is not chained, or there is no such thread.
-    """
-    log, meta = log_of(store, thread)
-    yield first_line(log, shared_id(store, thread))
+
+def _lines_of_thread(store: Store, thread: str, meta: dict[str, Any]) -> Iterator[bytes]:
+    """Yield the lines of a thread's log: everything but a head."""
+    yield first_line(str(meta["chained"]), shared_id(store, thread))
     first = store.head(thread).first
     blobs: set[str] = set()
     if first > 1:
-        yield from begin_lines(store, thread, first, codec, blobs)
+        yield from begin_lines(store, thread, first, blobs)
     yield line_of({"names": meta.get("names", [])})
     for record in store.records(thread, after=first - 1):
         yield from lines_of(store, thread, record, blobs)
@@ -68,10 +124,10 @@ def staged_lines(store: Store, thread: str, blobs: set[str]) -> Iterator[bytes]:
         yield line
 
 
-def begin_lines(store: Store, thread: str, first: int, codec: Codec, blobs: set[str]) -> Iterator[bytes]:
+def begin_lines(store: Store, thread: str, first: int, blobs: set[str]) -> Iterator[bytes]:
     """Yield the line that a log begins with after a prune up to entry *first*, after the large values of its state."""
     snapshot = store.load(thread, upto=first - 1).snapshot
-    begin: dict[str, Any] = {"digests": digests_before(store, thread, first, codec), "seq": first - 1}
+    begin: dict[str, Any] = {"digests": digests_before(store, thread, first), "seq": first - 1}
     if snapshot is not None and snapshot.seq == first - 1:
         yield from _blob_lines(store, thread, [snapshot.body], blobs)
         begin["snapshot"] = snapshot.body.decode()
@@ -86,23 +142,22 @@ def _blob_lines(store: Store, thread: str, bodies: Iterable[bytes], blobs: set[s
     blobs |= named
 
 
-def digests_before(store: Store, thread: str, first: int, codec: Codec) -> dict[str, str]:
+def digests_before(store: Store, thread: str, first: int) -> dict[str, str]:
     """Return what the snapshot keeps of the chain, before entry *first*, of a thread that was pruned up to there."""
     snapshot = store.load(thread, upto=first - 1).snapshot
-    return dict(Reader(store, thread, codec).saved(snapshot.body, snapshot.seq).digests) if snapshot else {}
-
-
-def tree_of(store: Store, thread: str, log: str, codec: Codec, upto: int | None = None) -> Tree:
-    """Return the Merkle tree of a stored log up to an entry."""
-    first = store.head(thread).first
-    begin = digests_before(store, thread, first, codec) if first > 1 else {}
-    tree = chain_of(log, begin or None, None).tree
-    for record in store.records(thread, after=first - 1, upto=upto):
-        tree.add(leaf_in(record.seal))
-    return tree
+    return dict(Reader(store, thread, PLAIN).saved(snapshot.body, snapshot.seq).digests) if snapshot else {}
 
 
 def meta_in(meta: bytes) -> dict[str, Any]:
     """Return a thread's meta, as a commit writes it, as data."""
     found: dict[str, Any] = from_json(meta)
     return found
+
+
+def opened(store: Any) -> AbstractContextManager[Store]:
+    """Return a store for a `with` block, which closes it if a URL was given."""
+    if not isinstance(store, str):
+        return nullcontext(store)
+    from graphrt.stores import open_store
+
+    return open_store(store)

@@ -24,7 +24,6 @@ from graphrt.stores.ids import local_id_of, shared_id
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from graphrt._codec import Codec
     from graphrt._journal.chain import Chain
     from graphrt._journal.erasing import Choose
     from graphrt.audit._erased_file import ErasedFile
@@ -140,9 +139,8 @@ class AuditLog:
         head = store.head(thread)
         if last.seq < head.seq and not head.owned:  # one that is owned is not deleted
             from graphrt._journal.thread_fold import chain_of
-            from graphrt._journal.verifying import PLAIN
 
-            self.recorder(store, thread, chain_of(last.log, None, self.keys), PLAIN).close()
+            self.recorder(store, thread, chain_of(last.log, None, self.keys)).close()
 
     def deleted(self, store: Store, thread: str, at: float, user: str) -> None:
         """Close or remove the file of a thread that *user* deleted.
@@ -193,7 +191,7 @@ class AuditLog:
 
         return ErasedFile(path, store, thread, chooser)
 
-    def recorder(self, store: Store, thread: str, chain: Chain | None, codec: Codec) -> Recorder:
+    def recorder(self, store: Store, thread: str, chain: Chain | None) -> Recorder:
         """Return what records the commits of a claimed thread.
 
         Raises:
@@ -203,7 +201,7 @@ class AuditLog:
         """
         if chain is None:
             raise NOT_CHAINED(thread=thread)
-        return Recorder(self, store, thread, chain, codec)
+        return Recorder(self, store, thread, chain)
 
 
 def _is_there(store: Store, thread: str) -> bool:

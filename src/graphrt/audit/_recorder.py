@@ -21,7 +21,6 @@ from graphrt.stores.protocol import Store
 from graphrt.stores.values import Commit
 
 if TYPE_CHECKING:
-    from graphrt._codec import Codec
     from graphrt._journal.chain import Chain
     from graphrt.audit._log import AuditLog
 
@@ -38,20 +37,18 @@ class Recorder:
         store: The store of the thread.
         thread: Id of the thread.
         chain: The end of the thread's chain, before the first of these commits.
-        codec: Reads the snapshot that a log begins with after a prune.
 
     Raises:
         StoreError: The thread's file cannot be opened or is in use.
         AuditError: The thread's file is another log's.
     """
 
-    def __init__(self, audit: AuditLog, store: Store, thread: str, chain: Chain, codec: Codec) -> None:
+    def __init__(self, audit: AuditLog, store: Store, thread: str, chain: Chain) -> None:
         self._audit = audit
         self._store = store
         self._thread = thread
         self._known_as = shared_id(store, thread)  # tenants may have threads with equal ids
         self._log = chain.thread
-        self._codec = codec
         self._keys = audit.keys.of(self._log) if audit.keys is not None else None
         self._tree = Tree(chain.tree.size, chain.tree.roots)
         """The tree of all records, apart from that of the chain, which includes commits that are not stored yet."""
@@ -155,8 +152,8 @@ class Recorder:
             return
         lines: list[bytes] = []
         if not mirror.end.seq and first > 1:
-            lines += begin_lines(store, thread, first, self._codec, mirror.blobs)
-            digests = digests_before(store, thread, first, self._codec)
+            lines += begin_lines(store, thread, first, mirror.blobs)
+            digests = digests_before(store, thread, first)
             mirror.end = End(first - 1, bytes.fromhex(digests[LEAF]))
         lines += self._about(mirror, stored.meta) if stored.meta is not None else []
         end = mirror.end

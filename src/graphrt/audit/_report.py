@@ -20,8 +20,8 @@ from graphrt._journal.reader import Reader
 from graphrt._journal.thread_meta import read_meta
 from graphrt._journal.verifying import PLAIN
 from graphrt._usage.amounts import UNITS
+from graphrt.audit._export import opened
 from graphrt.audit._restore import Log, bytes_of
-from graphrt.audit._stored import opened
 from graphrt.audit.offline import verify
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 

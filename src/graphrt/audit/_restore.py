@@ -24,10 +24,10 @@ from graphrt._journal.reader import Reader
 from graphrt._journal.staging import outcomes
 from graphrt._journal.standing import ThreadStanding
 from graphrt._journal.verifying import PLAIN
+from graphrt.audit._export import opened
 from graphrt.audit._keys import key_ring
 from graphrt.audit._lines import blob_in
 from graphrt.audit._reexecution import Reexecution
-from graphrt.audit._stored import opened
 from graphrt.audit.offline import BAD_DATA, Report, lines_of, parse, verify
 from graphrt.errors import StoreError
 from graphrt.errors._codes.audit import INCOMPLETE_LOG, NOT_RESTORED
