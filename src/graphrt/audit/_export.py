@@ -8,8 +8,6 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import from_json
-
 from graphrt._arguments import checked_path
 from graphrt._journal.batch_format import blob_names
 from graphrt._journal.reader import Reader
@@ -146,12 +144,6 @@ def digests_before(store: Store, thread: str, first: int) -> dict[str, str]:
     """Return what the snapshot keeps of the chain, before entry *first*, of a thread that was pruned up to there."""
     snapshot = store.load(thread, upto=first - 1).snapshot
     return dict(Reader(store, thread, PLAIN).saved(snapshot.body, snapshot.seq).digests) if snapshot else {}
-
-
-def meta_in(meta: bytes) -> dict[str, Any]:
-    """Return a thread's meta, as a commit writes it, as data."""
-    found: dict[str, Any] = from_json(meta)
-    return found
 
 
 def opened(store: Any) -> AbstractContextManager[Store]:

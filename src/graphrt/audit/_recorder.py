@@ -5,10 +5,12 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, Final, final
 
+from pydantic_core import from_json
+
 from graphrt._journal.chain import LEAF
 from graphrt._journal.merkle import Tree
 from graphrt._journal.seal import leaf_in
-from graphrt.audit._export import begin_lines, digests_before, lines_of, meta_in, staged_lines
+from graphrt.audit._export import begin_lines, digests_before, lines_of, staged_lines
 from graphrt.audit._heads import anchored, head_of
 from graphrt.audit._lines import line_of
 from graphrt.audit._mirror import End, Mirror
@@ -173,8 +175,7 @@ class Recorder:
     def _about(mirror: Mirror, meta: Any) -> list[bytes]:
         """Return the line about names, if the file lacks some; *meta* is as a commit writes it."""
         lines: list[bytes] = []
-        data = meta_in(meta)
-        names: list[str] = data.get("names", [])
+        names: list[str] = from_json(meta).get("names", [])
         if len(names) != mirror.names:
             lines.append(line_of({"names": names}))
             mirror.names = len(names)

@@ -566,12 +566,6 @@ _BEGIN: Final = _Place(record=1, seq=1)
 class _Check:
     """One verification of a log: the chain so far, and what was found."""
 
-    seq: int
-    _told: int | None
-    _tree: list[bytes] | None
-    _leaf: bytes | None
-    _kid: bytes | None
-
     def __init__(
         self, roots: Sequence[bytes], anchored: Sequence[tuple[int, Head]], signature: CheckSignature | None = None
     ) -> None:

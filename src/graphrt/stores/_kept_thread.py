@@ -28,61 +28,8 @@ _NUMBERS: Final = count(1)
 
 
 @final
-class Mailbox:
-    """Messages of one thread, and the ids of those that were taken last. Methods are called under the store's lock."""
-
-    __slots__ = ("_last", "_taken", "messages")
-
-    def __init__(self) -> None:
-        self.messages: dict[str, MailMessage] = {}
-        """Messages that wait, by their id, in order."""
-        self._taken: dict[str, None] = {}
-        """Ids of the messages that were taken last, in the order of taking."""
-        self._last = 0
-        """Place of the newest message; places give the order of messages."""
-
-    def post(self, id: str, body: bytes) -> bool:
-        """Keep a message with this *id*. Returns False if there was one before, so that a sender may repeat the call."""
-        if id in self.messages or id in self._taken:
-            return False
-        self._last += 1
-        self.messages[id] = MailMessage(self._last, id, body)
-        return True
-
-    def take(self, places: Iterable[int]) -> None:
-        """Delete the messages at *places*, and remember their ids."""
-        wanted = {*places}
-        for message in [message for message in self.messages.values() if message.place in wanted]:
-            del self.messages[message.id]
-            self._taken[message.id] = None
-        while len(self._taken) > REMEMBERED:  # the ids of the oldest ones are forgotten
-            del self._taken[next(iter(self._taken))]
-
-
-@final
 class KeptThread:
     """Everything stored of one thread. `records` and `snapshots` are sorted by `seq`, for binary search."""
-
-    __slots__ = (
-        "blobs",
-        "claim",
-        "created_at",
-        "epoch",
-        "first",
-        "graph",
-        "id",
-        "labels",
-        "mailbox",
-        "meta",
-        "number",
-        "questions",
-        "records",
-        "seq",
-        "snapshots",
-        "staged",
-        "status",
-        "updated_at",
-    )
 
     def __init__(self, id: str, at: float) -> None:
         self.id = id
@@ -103,16 +50,16 @@ class KeptThread:
         self.blobs: dict[str, bytes] = {}
         self.meta: bytes | None = None
         self.labels: Labels | None = None
-        self.mailbox: Mailbox | None = None
+        self.mail: dict[str, MailMessage] = {}
+        """Messages that wait, by their id, in order."""
+        self._taken: dict[str, None] = {}
+        """Ids of the messages that were taken last, in the order of taking."""
+        self._last_place = 0
+        """Place of the newest message; places give the order of messages."""
         self.number: int = next(_NUMBERS)
         """Number of the thread, in order of creation."""
         self.questions: dict[str, Question] = {}
         """Open questions by their place."""
-
-    @property
-    def has_mail(self) -> bool:
-        """Whether messages wait for it."""
-        return self.mailbox is not None and bool(self.mailbox.messages)
 
     def is_due(self, now: float) -> bool:
         """Return whether the thread is due at *now*, in seconds since the epoch; see `DueFilter`."""
@@ -120,7 +67,7 @@ class KeptThread:
             return False
         if self.status == "running":
             return True
-        mail = self.mailbox.messages if self.mailbox is not None and self.status in WAITING else ()
+        mail = self.mail if self.status in WAITING else ()
         if any(self.status != "interrupted" or not id_.startswith(WAITS) for id_ in mail):
             return True
         return self.status == "interrupted" and any(
@@ -130,11 +77,7 @@ class KeptThread:
     def listed(self) -> Head:
         """Return the summary of the thread as listings show it: as running if it is completed and a message begins a run."""
         head = self.head()
-        if (
-            head.status == "completed"
-            and self.mailbox is not None
-            and any(id_.startswith(BEGINS) for id_ in self.mailbox.messages)
-        ):
+        if head.status == "completed" and any(id_.startswith(BEGINS) for id_ in self.mail):
             return head._replace(status="running")
         return head
 
@@ -164,10 +107,21 @@ class KeptThread:
         return self.records[begin:end]
 
     def post(self, id: str, body: bytes) -> bool:
-        """Keep a message with the id *id*, whose text was checked. Returns False if there was one with this id."""
-        if self.mailbox is None:  # made at first need: most threads never get mail
-            self.mailbox = Mailbox()
-        return self.mailbox.post(id, body)
+        """Keep a message. Returns False if there was one with this *id* before, so that a sender may repeat the call."""
+        if id in self.mail or id in self._taken:
+            return False
+        self._last_place += 1
+        self.mail[id] = MailMessage(self._last_place, id, body)
+        return True
+
+    def _take(self, places: Iterable[int]) -> None:
+        """Delete the messages at *places*, and remember their ids."""
+        wanted = {*places}
+        for message in [message for message in self.mail.values() if message.place in wanted]:
+            del self.mail[message.id]
+            self._taken[message.id] = None
+        while len(self._taken) > REMEMBERED:  # the ids of the oldest ones are forgotten
+            del self._taken[next(iter(self._taken))]
 
     def free(self, threads: dict[str, KeptThread]) -> None:
         """End the claim, and delete the thread from *threads*, those of the store, if it has no entries.
@@ -191,8 +145,8 @@ class KeptThread:
         records = tuple(commit.records)
         stage = [(key, body) for key, body in commit.stage] if commit.stage else ()
         blobs = {**commit.blobs} if commit.blobs else {}
-        if commit.taken and self.mailbox is not None:
-            self.mailbox.take(commit.taken)
+        if commit.taken:
+            self._take(commit.taken)
         self.records += records
         self.seq = seq
         self.updated_at = commit.at

@@ -107,7 +107,7 @@ class MemoryStore(StoreVerbs):
         with self._guard:
             kept = self._threads.get(claim.thread)
             if kept is not None and kept.claim is claim:
-                self._free(kept)
+                kept.free(self._threads)
 
     def commit(self, claim: Claim, commit: Commit) -> None:
         """Write all of *commit* or nothing. See `Store.commit`."""
@@ -143,9 +143,7 @@ class MemoryStore(StoreVerbs):
                 if wanted.ids is not None:  # few: they are looked up, and not all threads looked through
                     threads = [known[id_] for id_ in {*wanted.ids} if id_ in known and known[id_].seq]
                 step = -1 if wanted.newest_first else 1
-                return [
-                    ((step * kept.number,), kept.listed()) for kept in threads if kept.has_mail or not wanted.has_mail
-                ]
+                return [((step * kept.number,), kept.listed()) for kept in threads if kept.mail or not wanted.has_mail]
             case DueFilter():
                 due = [(kept.number, kept.head()) for kept in threads if kept.is_due(wanted.now)]
                 return [((-head.priority, number), head) for number, head in due]
@@ -159,8 +157,7 @@ class MemoryStore(StoreVerbs):
                     for position in [Position(one.asked_at, kept.id, one.place)]
                 ]
             case MailFilter():
-                box = self._get(wanted.thread).mailbox
-                return [] if box is None else [((one.place,), one) for one in box.messages.values()]
+                return [((one.place,), one) for one in self._get(wanted.thread).mail.values()]
             case FollowerFilter():
                 return [((thread,), thread) for thread in self._live_board.followed(wanted.threads)]
             case _:
@@ -291,7 +288,7 @@ class MemoryStore(StoreVerbs):
             if other is not None and other.seq:
                 other.post(id_, body)
         if commit.release:
-            self._free(kept)
+            kept.free(self._threads)
 
     def post(self, thread: str, id: str, body: bytes) -> bool:
         """Keep a message to *thread* until a commit takes it; return False if its *id* came before."""
@@ -395,7 +392,3 @@ class MemoryStore(StoreVerbs):
             state = "there is no such thread now" if kept is None else f"its newest claim is number {kept.epoch}"
             raise LOST_LEASE(thread=claim.thread, epoch=claim.epoch, known=state)
         return kept
-
-    def _free(self, kept: KeptThread) -> None:
-        """End the claim on *kept*, and delete the thread if it has no entries."""
-        kept.free(self._threads)
