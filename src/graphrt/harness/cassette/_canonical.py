@@ -111,7 +111,7 @@ def _messages(messages: tuple[Message, ...], redactor: Redactor) -> list[Any]:
     made = 0
     found: list[Any] = []
     for message in messages:
-        message = redactor.message(message)
+        message = redactor.clean(message)
         form: dict[str, Any] = {"role": message.role, "text": message.text}
         if isinstance(message, AssistantMessage) and message.thinking:
             form["thinking"] = [block.text for block in message.thinking]  # signatures differ from run to run

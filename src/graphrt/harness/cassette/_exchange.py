@@ -75,20 +75,16 @@ class Exchange:
         found = self._found
         if isinstance(found, Recording):
             return _told(found, output)
-        kept = False
         try:
-            reply = await live()
-            recording = clean_reply(self._form, reply, None, self._redactor)
-            kept = True
-        except Exception as error:
-            if not is_recordable(error):
-                raise
-            recording = clean_failure(self._form, error, None, self._redactor)
-            kept = True
+            try:
+                recording = clean_reply(self._form, await live(), None, self._redactor)
+            except Exception as error:
+                if not is_recordable(error):
+                    raise
+                recording = clean_failure(self._form, error, None, self._redactor)
+            self._recordings.keep(found, recording)
         finally:
-            if not kept:
-                self._recordings.drop(found)
-        self._recordings.keep(found, recording)
+            self._recordings.give_back(found)
         return _told(recording, output)
 
     async def stream(
@@ -102,11 +98,10 @@ class Exchange:
             yield _told(found, output)
             return
         seen: list[Piece] = []
-        kept = False
         items = live()
         try:
             async for item in items:
-                if kept:
+                if found.recording is not None:
                     continue  # the reply is the last item; anything that a faulty harness yields after it is dropped
                 if not issubclass(type(item), AgentReply):
                     # The stream of an agent has more kinds of items; they are passed on, but not recorded.
@@ -115,19 +110,16 @@ class Exchange:
                     yield item
                     continue
                 recording = clean_reply(self._form, item, seen, self._redactor)
-                kept = True
                 self._recordings.keep(found, recording)  # before the yield: the reader may stop there
                 yield _told(recording, output)
         except Exception as error:
-            if kept or not is_recordable(error):
+            if found.recording is not None or not is_recordable(error):
                 raise
             recording = clean_failure(self._form, error, seen, self._redactor)
-            kept = True
             self._recordings.keep(found, recording)
             raise _raised(recording) from None
         finally:
-            if not kept:
-                self._recordings.drop(found)
+            self._recordings.give_back(found)
             await close(items)
 
 

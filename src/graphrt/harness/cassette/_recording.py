@@ -96,7 +96,7 @@ def clean_reply(
         output, output_type = _jsonable(output), type(output).__name__
     return Recording(
         request=request,
-        reply=replace(redactor.reply(reply), output=redactor.data(output)),
+        reply=replace(redactor.clean(reply), output=redactor.data(output)),
         pieces=None if pieces is None else tuple(redactor.pieces(list(pieces))),
         output_type=output_type,
     )
@@ -117,7 +117,7 @@ def clean_failure(
         known=redactor.text(error.known),
         fix=redactor.text(error.fix),
         data={name: redactor.data(value) for name, value in known.items() if _is_json(value)},
-        messages=tuple(redactor.message(message) for message in messages if isinstance(message, _MESSAGES)),
+        messages=tuple(redactor.clean(message) for message in messages if isinstance(message, _MESSAGES)),
         usage=usage if isinstance(usage, Usage) else None,
     )
     return Recording(

@@ -114,12 +114,13 @@ class Recordings:
             place.recording, place.text = recording, text
             self._file.write(place.text for place in self._places if place.recording is not None)
 
-    def drop(self, place: Place) -> None:
-        """Remove *place*, because its call ended without an outcome that is recorded."""
+    def give_back(self, place: Place) -> None:
+        """Remove *place* if its call ended without an outcome that is recorded."""
         with self._lock:
-            self._places.remove(place)
-            self._by_key[place.key].remove(place)
-            self._asked[place.key] -= 1
+            if place.recording is None:
+                self._places.remove(place)
+                self._by_key[place.key].remove(place)
+                self._asked[place.key] -= 1
 
     def failed(self, error: ScriptError) -> ScriptError:
         """Note *error*, so that `check` raises it if the code under test swallows it, and return it."""

@@ -9,19 +9,25 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any, Final
+from dataclasses import fields, replace
+from typing import Any, Final, TypeVar
 
-from graphrt._arguments import is_mapping, is_sequence
+from graphrt._arguments import is_mapping, is_sequence, is_tuple
 from graphrt._sensitive_texts import credentials, forms_of, of_environment, without_credentials
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.harness._doubles.reply_pieces import Piece
-from graphrt.harness.messages import AssistantMessage, Message, ProviderPart, ThinkingBlock, ToolCall
+from graphrt.harness.messages import Message, ProviderPart, ThinkingBlock, ToolCall
 from graphrt.harness.protocol import AgentReply, TextDelta, ToolCallDelta
+
+T = TypeVar("T", bound=Message | AgentReply | ThinkingBlock | ProviderPart | ToolCall)
 
 _NO_OPTIONS: Final[Mapping[str, Any]] = {}
 _SHORTEST: Final = 8
 """Fewest characters of a known credential: a shorter one would match inside ordinary words."""
+_CLEANED: Final = frozenset(
+    {"text", "thinking", "thinking_blocks", "signature", "redacted", "data", "tool_calls", "provider_parts", "messages"}
+)
+"""Fields of messages, replies and their parts in which a secret may stand."""
 _DIGIT: Final = re.compile(r"\d")
 
 
@@ -87,43 +93,21 @@ class Redactor:
             return replace(call, arguments_text=text, error=self.text(call.error))
         return ToolCall(id=call.id, name=call.name, arguments_text=text)
 
-    def block(self, block: ThinkingBlock) -> ThinkingBlock:
-        """Return *block* without secrets. If it had some, its text no longer fits the provider's signature."""
-        return replace(
-            block,
-            text=self.text(block.text),
-            signature=self.text(block.signature),
-            redacted=self.text(block.redacted),
-            id=self.text(block.id),
-            data=self.data(block.data),
-        )
+    def clean(self, value: T) -> T:
+        """Return a message, a reply or a part of one without secrets.
 
-    def part(self, part: ProviderPart) -> ProviderPart:
-        """Return *part* without secrets."""
-        return replace(part, data=self.data(part.data))
+        The `output` of a reply is left as it is: `clean_reply` redacts it as JSON data. The text of a thinking block that
+        had secrets no longer fits the provider's signature.
+        """
+        if isinstance(value, ToolCall):
+            return self.call(value)
+        names = [one.name for one in fields(value) if one.name in _CLEANED]
+        if isinstance(value, ThinkingBlock):
+            names.append("id")
+        return replace(value, **{name: self._field(getattr(value, name)) for name in names})
 
-    def message(self, message: Message) -> Message:
-        """Return *message* without secrets."""
-        if isinstance(message, AssistantMessage):
-            calls = tuple(self.call(call) for call in message.tool_calls)
-            thinking = tuple(self.block(block) for block in message.thinking)
-            parts = tuple(self.part(part) for part in message.provider_parts)
-            return replace(
-                message, text=self.text(message.text), tool_calls=calls, thinking=thinking, provider_parts=parts
-            )
-        return replace(message, text=self.text(message.text))
-
-    def reply(self, reply: AgentReply) -> AgentReply:
-        """Return *reply* without secrets. `output` is left as it is: `clean_reply` redacts it as JSON data."""
-        return replace(
-            reply,
-            text=self.text(reply.text),
-            thinking=self.text(reply.thinking),
-            thinking_blocks=tuple(self.block(block) for block in reply.thinking_blocks),
-            provider_parts=tuple(self.part(part) for part in reply.provider_parts),
-            tool_calls=tuple(self.call(call) for call in reply.tool_calls),
-            messages=tuple(self.message(message) for message in reply.messages),
-        )
+    def _field(self, value: Any) -> Any:
+        return tuple(map(self.clean, value)) if is_tuple(value) else self.data(value)
 
     def pieces(self, pieces: list[Piece]) -> list[Piece]:
         """Return the pieces of a stream without secrets, also without those that are split over several pieces."""
