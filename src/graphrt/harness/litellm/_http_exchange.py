@@ -100,11 +100,10 @@ def install(current: ContextVar[Exchange | None]) -> None:
     """Wrap the transports for calls in whose context *current* is set; other calls are not affected."""
     httpx: Any = import_module("httpx")
     over_aiohttp: Any = import_module("litellm.llms.custom_httpx.aiohttp_transport").LiteLLMAiohttpTransport
-    bounded: Final[Any] = type("BoundedStream", (httpx.AsyncByteStream,), _asynchronous())
-    bounded_sync: Final[Any] = type("BoundedSyncStream", (httpx.SyncByteStream,), _synchronous())
+    bounded: Final[Any] = type("BoundedStream", (httpx.AsyncByteStream, httpx.SyncByteStream), _passing_on())
     for transport in (httpx.AsyncHTTPTransport, over_aiohttp):
         _wrap(transport, current, bounded)
-    _wrap_sync(httpx.HTTPTransport, current, bounded_sync)
+    _wrap_sync(httpx.HTTPTransport, current, bounded)
 
 
 def _wrap(transport: Any, current: ContextVar[Exchange | None], bounded: Any) -> None:
@@ -115,15 +114,12 @@ def _wrap(transport: Any, current: ContextVar[Exchange | None], bounded: Any) ->
         exchange = current.get()
         if exchange is None:
             return await handle(self, request)
-        request.headers["accept-encoding"] = "identity"
-        request.headers.update(exchange.headers)
-        response = await handle(self, _corrected(exchange, request))
+        response = await handle(self, _prepared(exchange, request))
         try:
-            passage = _opened(exchange, request, response)
+            response.stream = bounded(response.stream, _opened(exchange, request, response))
         except BaseException:
             await response.aclose()
             raise
-        response.stream = bounded(response.stream, passage)
         return response
 
     transport.handle_async_request = handle_async_request
@@ -137,25 +133,24 @@ def _wrap_sync(transport: Any, current: ContextVar[Exchange | None], bounded: An
         exchange = current.get()
         if exchange is None:
             return handle(self, request)
-        request.headers["accept-encoding"] = "identity"
-        request.headers.update(exchange.headers)
-        response = handle(self, _corrected(exchange, request))
+        response = handle(self, _prepared(exchange, request))
         try:
-            passage = _opened(exchange, request, response)
+            response.stream = bounded(response.stream, _opened(exchange, request, response))
         except BaseException:
             response.close()
             raise
-        response.stream = bounded(response.stream, passage)
         return response
 
     transport.handle_request = handle_request
 
 
-def _corrected(exchange: Exchange, request: Any) -> Any:
-    """Return *request* with its body corrected.
+def _prepared(exchange: Exchange, request: Any) -> Any:
+    """Return *request* with the headers of the call, and with its body corrected.
 
-    A request that is signed (Amazon's SigV4) stays as it is: the signature covers the body.
+    The body of a request that is signed (Amazon's SigV4) stays as it is: the signature covers it.
     """
+    request.headers["accept-encoding"] = "identity"
+    request.headers.update(exchange.headers)
     if exchange.correction is None or request.headers.get("authorization", "").startswith(_SIGNED):
         return request
     body = _json_of(request)
@@ -166,8 +161,8 @@ def _corrected(exchange: Exchange, request: Any) -> Any:
     return type(request)(request.method, request.url, headers=headers, content=content, extensions=request.extensions)
 
 
-def _asynchronous() -> dict[str, Any]:
-    """Return the methods of an async httpx stream that yields the pieces of another one.
+def _passing_on() -> dict[str, Any]:
+    """Return the methods of an httpx stream, async and sync, that yields the pieces of another one.
 
     The class is made from them in `install`, because httpx is not imported before.
     """
@@ -188,16 +183,7 @@ def _asynchronous() -> dict[str, Any]:
     async def aclose(self: Any) -> None:
         await self.inner.aclose()
 
-    return {"__init__": begin, "__aiter__": iterate, "aclose": aclose}
-
-
-def _synchronous() -> dict[str, Any]:
-    """Return the methods of a sync httpx stream, as `_asynchronous`."""
-
-    def begin(self: Any, inner: Any, passage: _Passage) -> None:
-        self.inner, self.passage = inner, passage
-
-    def iterate(self: Any) -> Generator[bytes, None, None]:
+    def iterate_sync(self: Any) -> Generator[bytes, None, None]:
         for chunk in self.inner:
             yield from self.passage.add(chunk)
         yield from self.passage.end()
@@ -205,7 +191,7 @@ def _synchronous() -> dict[str, Any]:
     def close(self: Any) -> None:
         self.inner.close()
 
-    return {"__init__": begin, "__iter__": iterate, "close": close}
+    return {"__init__": begin, "__aiter__": iterate, "aclose": aclose, "__iter__": iterate_sync, "close": close}
 
 
 def _opened(exchange: Exchange, request: Any, response: Any) -> _Passage:
