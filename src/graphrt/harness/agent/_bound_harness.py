@@ -35,7 +35,7 @@ from graphrt.harness._output.exchange import with_output
 from graphrt.harness._output.form import OutputForm
 from graphrt.harness.agent._digest import of_call
 from graphrt.harness.agent._host import Host, number
-from graphrt.harness.agent._model_calls import Budgeted, Link, Next, PendingCall, Recorded, Timed, ask_model, chained
+from graphrt.harness.agent._model_calls import Link, Next, PendingCall, Recorded, ask_model, chained, within
 from graphrt.harness.protocol import AgentReply, ModelProfile, OutputT_co
 from graphrt.harness.request import ModelRequest, TranscribedOptions
 from graphrt.harness.tools.registry import name_of
@@ -220,9 +220,7 @@ class BoundHarness(Generic[OutputT_co]):
                 call.request = ModelRequest.build(prompt, options, defaults=defaults)  # type: ignore[arg-type]  # checked there
             return await next_(call)
 
-        links: list[Link] = [Recorded(host, host.ledger), chosen, Budgeted(host, host.ledger)]
-        if host.ledger is not None:
-            links.append(Timed(host.ledger))
+        links: list[Link] = [Recorded(host, host.ledger), chosen, *within(host.ledger, host)]
         reply = await chained(links, partial(ask_model, show, host if form is None else None, _checked))(call)
         if call.source == "journal" and show is not None:  # a new reply was shown by `ask_model`
             show(reply)

@@ -7,7 +7,7 @@
 | `Fallback` | asks the next model when one has failed for good |
 | `Retried` | repeats transient failures, and waits between the attempts |
 | `Budgeted` | reserves an upper bound, and settles what the call used |
-| `Timed` | cuts the call off when the seconds of a budget are over; only with a budget |
+| `Timed` | cuts the call off when the seconds of a budget are over; only if a budget limits them |
 | the model | streams if there is a reader |
 
 The list is in `Caller`. Middleware of users stands outside of it. A harness that is no agent has a chain of its own,
@@ -146,9 +146,7 @@ class Caller:
         links: list[Link] = [Recorded(host, ledger)]
         if cache is not None:
             links.append(Cached(cache, models[0]))
-        links += [Fallback(models), Retried(retry, place.path, emit), Budgeted(host, ledger)]
-        if ledger is not None:
-            links.append(Timed(ledger))
+        links += [Fallback(models), Retried(retry, place.path, emit), *within(ledger, host)]
         # What a sub-agent says is not a message of the conversation.
         self._ask = chained(links, partial(ask_model, emit, None if place.depth else host, _checked))
         self._models = models
@@ -369,15 +367,22 @@ class Timed:
 
     async def __call__(self, call: PendingCall, next_: Next) -> ModelResponse:
         """Make *call*, within the seconds that are left when it begins."""
-        left = self._ledger.seconds_left()
+        left = self._ledger.seconds_left() or 0.0
         scope = asyncio.timeout(left)
         try:
             async with scope:
                 return await next_(call)
         except TimeoutError:
-            if left is None or not scope.expired():
+            if not scope.expired():
                 raise  # the call's own TimeoutError
         raise _LateError(left)
+
+
+def within(ledger: Ledger | None, host: Host) -> Sequence[Link]:
+    """Return the links that hold calls to the budget of *ledger*, if there is one."""
+    if ledger is None or ledger.seconds_left() is None:
+        return (Budgeted(host, ledger),)
+    return Budgeted(host, ledger), Timed(ledger)
 
 
 class _LateError(Exception):

@@ -42,16 +42,13 @@ class Hold:
 
     def commit(self, used: Amounts) -> None:
         """Settle the reservation: the call used *used*. Later calls of `commit` or `release` do nothing."""
-        self._settle(used)
-
-    def release(self) -> None:
-        """Settle the reservation: the call used nothing. Does nothing after `commit`."""
-        self._settle(Amounts())
-
-    def _settle(self, used: Amounts) -> None:
         if self._open:
             self._open = False
             self._ledger._settle(self.want, used)
+
+    def release(self) -> None:
+        """Settle the reservation: the call used nothing. Does nothing after `commit`."""
+        self.commit(Amounts())
 
 
 class _Waiting:
@@ -185,8 +182,8 @@ class Ledger:
 
     def limited(self) -> list[Unit]:
         """Return the units that a ledger of the chain limits."""
-        chain = self.chain()
-        return [unit for at, unit in enumerate(UNITS) if any(one._limits[at] is not None for one in chain)]
+        limits = [ledger._limits for ledger in self.chain()]
+        return [unit for at, unit in enumerate(UNITS) if any(one[at] is not None for one in limits)]
 
     def seconds_left(self) -> float | None:
         """Return the least seconds left in the chain; None if no ledger limits them."""
@@ -213,7 +210,9 @@ class Ledger:
         """
         tree = self._tree
         with tree.lock:
-            self._begin()
+            for ledger in self.chain():
+                if ledger._began is None and ledger.budget.seconds is not None:
+                    ledger._began = ledger._now()
             short = self._short_of(want, held=False)
             if short is not None:
                 raise self._exceeded(want, *short)
@@ -287,11 +286,6 @@ class Ledger:
             self._limits = [
                 None if limit is None else limit + add for limit, add in zip(self._limits, more, strict=True)
             ]
-
-    def _begin(self) -> None:
-        for ledger in self.chain():
-            if ledger._began is None and ledger.budget.seconds is not None:
-                ledger._began = ledger._now()
 
     def _now(self) -> float:
         if self._clock is None:
