@@ -1,34 +1,16 @@
 """`Usage`: what model calls used, as the provider reports it. The only place that lists its counts.
 
-Sums, checks, reports, the stored form and the reading of a provider's answer follow from the fields of `Usage`. A new
-count is an int with the default 0, declared last.
+Sums, checks, reports and the stored form follow from the fields of `Usage`. A new count is an int with the default 0,
+declared last. The readers of answers (`harness.litellm`) say where a provider reports it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from operator import add, attrgetter
 from typing import Any, Final
 
-__all__ = ["COST", "COUNTS", "IN_REPORTS", "UNREPORTED", "Usage", "reported_form", "reported_usage", "summed"]
-
-_REPORTED: Final = "reported"
-_SHOWN: Final = "shown"
-"""Keys of the metadata of a count; see `_reported`."""
-_RESERVED: Final = {"reserved": True}
-"""Metadata of a count that no provider reports; summaries leave it out."""
-
-
-def _reported(path: str, shown: str | None = None) -> dict[str, str]:
-    """Return the metadata of a count that providers report.
-
-    Args:
-        path: Where OpenAI's API has it in the usage of an answer: keys, joined by dots. litellm converts the usage of
-            every provider to that form.
-        shown: Its name in reports; None for the name of the field.
-    """
-    return {_REPORTED: path} if shown is None else {_REPORTED: path, _SHOWN: shown}
+__all__ = ["COST", "COUNTS", "IN_REPORTS", "UNREPORTED", "Usage", "summed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +21,13 @@ class Usage:
     nothing to the tokens. What budgets count for them is in `reserved_tokens` and `reserved_microusd`.
     """
 
-    input_tokens: int = field(default=0, metadata=_reported("prompt_tokens", "prompt_tokens"))
+    input_tokens: int = 0
     """Tokens that were sent, those from the provider's cache included."""
-    output_tokens: int = field(default=0, metadata=_reported("completion_tokens", "completion_tokens"))
+    output_tokens: int = 0
     """Tokens that the model wrote, those for reasoning included."""
-    cached_tokens: int = field(default=0, metadata=_reported("prompt_tokens_details.cached_tokens"))
+    cached_tokens: int = 0
     """The part of `input_tokens` that the provider read from its cache."""
-    reasoning_tokens: int = field(default=0, metadata=_reported("completion_tokens_details.reasoning_tokens"))
+    reasoning_tokens: int = 0
     """The part of `output_tokens` that the model spent on thinking."""
     calls: int = 0
     """Model calls, those whose usage was not reported included, and those that failed but were billed."""
@@ -56,9 +38,9 @@ class Usage:
     """Calls of which the provider reported no usage."""
     unpriced_calls: int = 0
     """Calls whose price is not known, beside others in `cost_usd`; 0 if that is None, because then no price is known."""
-    reserved_tokens: int = field(default=0, metadata=_RESERVED)
+    reserved_tokens: int = 0
     """Tokens that budgets count beyond the reported ones: upper bounds, reserved for calls without a report."""
-    reserved_microusd: int = field(default=0, metadata=_RESERVED)
+    reserved_microusd: int = 0
     """Millionths of a US dollar that budgets count beyond `cost_usd`: upper bounds, reserved for calls without a price."""
 
     @property
@@ -88,14 +70,10 @@ COUNTS: Final = tuple(one.name for one in fields(Usage) if one.name != COST)
 """Names of the counts, in the order in which they are stored."""
 _counts_of: Final = attrgetter(*COUNTS)
 """Returns the counts of a usage as a tuple."""
-_PATHS: Final = {
-    one.name: tuple(one.metadata[_REPORTED].split(".")) for one in fields(Usage) if _REPORTED in one.metadata
-}
-"""Name of each count that providers report, to the keys that lead to it in the usage of an answer."""
-_NAMES: Final = {one.name: str(one.metadata.get(_SHOWN, one.name)) for one in fields(Usage)}
-"""Name of each field, to its name in reports."""
-IN_REPORTS: Final = tuple(one.name for one in fields(Usage) if one.name != COST and "reserved" not in one.metadata)
+IN_REPORTS: Final = tuple(name for name in COUNTS if not name.startswith("reserved_"))
 """Names of the counts that reports show: those of which nothing is an upper bound."""
+_NAMES: Final = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}
+"""Names in reports that are others than those of the fields."""
 
 
 def summed(usage: Usage) -> dict[str, Any]:
@@ -103,27 +81,5 @@ def summed(usage: Usage) -> dict[str, Any]:
 
     What budgets reserved is left out: it is an upper bound, and no provider reported it.
     """
-    counts = {_NAMES[name]: getattr(usage, name) for name in IN_REPORTS}
+    counts = {_NAMES.get(name, name): getattr(usage, name) for name in IN_REPORTS}
     return {"total_tokens": usage.total_tokens, **counts, COST: usage.cost_usd}
-
-
-def reported_usage(count: Callable[[tuple[str, ...]], int], *, cost_usd: float | None) -> Usage:
-    """Return the usage of one call, as its provider reported it.
-
-    Args:
-        count: Takes keys and returns the number to which they lead in the usage of an answer; 0 if it was not reported.
-        cost_usd: Price in US dollars; None if it is not known.
-    """
-    counts = {name: count(path) for name, path in _PATHS.items()}
-    return Usage(**counts, calls=1, cost_usd=cost_usd)
-
-
-def reported_form(usage: Usage) -> Mapping[str, Any]:
-    """Return *usage* as OpenAI's API reports it, which `reported_usage` reads; for test servers that speak that API."""
-    form: dict[str, Any] = {}
-    for name, (*outer, last) in _PATHS.items():
-        part = form
-        for key in outer:
-            part = part.setdefault(key, {})
-        part[last] = getattr(usage, name)
-    return {**form, "total_tokens": usage.total_tokens}

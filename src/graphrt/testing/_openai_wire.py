@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from graphrt._arguments import is_mapping
-from graphrt._usage.usage import Usage, reported_form
+from graphrt._usage.usage import Usage
 from graphrt.harness.messages import ToolCall
 from graphrt.testing.chat_answers import ChatAnswer, ChatRequest, cut, reason_of, spent
 
@@ -96,7 +96,13 @@ class ChatCompletions:
         return None if usage is None else dict(usage)
 
     def usage_form(self, usage: Usage) -> dict[str, Any]:
-        return dict(reported_form(usage))
+        return {
+            "prompt_tokens": usage.input_tokens,
+            "completion_tokens": usage.output_tokens,
+            "total_tokens": usage.total_tokens,
+            "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+            "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        }
 
     def error(self, answer: ChatAnswer) -> Mapping[str, Any]:
         """Return the object that describes the error of *answer*."""

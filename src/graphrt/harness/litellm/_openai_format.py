@@ -7,7 +7,6 @@ types are tolerated wherever the answer stays usable. No call is made here, and 
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +15,6 @@ from hashlib import sha256
 from typing import Any, Final
 
 from graphrt._arguments import is_number
-from graphrt._usage.usage import reported_usage
 from graphrt.errors import RefusalError
 from graphrt.errors._codes.models import BAD_RESPONSE, REFUSAL, TRANSIENT_MODEL
 from graphrt.events import Usage
@@ -164,11 +162,14 @@ def read_usage(usage: Any) -> Usage | None:
     if not any(_count(usage, name) for name in ("prompt_tokens", "completion_tokens", "total_tokens")):
         return None
 
-    def count(path: tuple[str, ...]) -> int:
-        *outer, last = path
-        return _count(functools.reduce(_get, outer, usage), last)
-
-    return reported_usage(count, cost_usd=None)
+    sent, written = _get(usage, "prompt_tokens_details"), _get(usage, "completion_tokens_details")
+    return Usage(
+        input_tokens=_count(usage, "prompt_tokens"),
+        output_tokens=_count(usage, "completion_tokens"),
+        cached_tokens=_count(sent, "cached_tokens"),
+        reasoning_tokens=_count(written, "reasoning_tokens"),
+        calls=1,
+    )
 
 
 def read_reply(response: Any, *, clean: Callable[[str], str] = str, refused: str = "") -> AgentReply:
