@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from graphrt.serve._access import ALL_RIGHTS, Authorize, Caller, LoopbackAccess, Right, anyone
     from graphrt.serve._asgi import Application, app
     from graphrt.serve._bounds import Bounds
+    from graphrt.serve._chat import UiMessageChat
     from graphrt.serve._client import Client, ClientOptions, RemoteSchedules
     from graphrt.serve._client_values import (
         QuestionsWanted,
@@ -51,6 +52,7 @@ __all__ = [
     "ScheduleOptions",
     "StartOptions",
     "ThreadsWanted",
+    "UiMessageChat",
     "anyone",
     "app",
     "serve",
@@ -60,6 +62,7 @@ _MODULES = {
     **dict.fromkeys(("ALL_RIGHTS", "Authorize", "Caller", "LoopbackAccess", "Right", "anyone"), "_access"),
     **dict.fromkeys(("Application", "app"), "_asgi"),
     "Bounds": "_bounds",
+    "UiMessageChat": "_chat",
     **dict.fromkeys(("Client", "ClientOptions", "RemoteSchedules"), "_client"),
     **dict.fromkeys(
         (

@@ -19,6 +19,7 @@ from contextvars import copy_context
 from functools import partial
 from hashlib import sha256
 from inspect import isawaitable
+from itertools import takewhile
 from typing import Any, Final, TypeVar, cast, final
 
 from pydantic import ValidationError
@@ -49,7 +50,8 @@ from graphrt.runtime import Runtime
 from graphrt.serve._access import Authorize, Caller, Right
 from graphrt.serve._bodies import Following, Part
 from graphrt.serve._bounds import Bounds, OpenStreams, RunningThreads
-from graphrt.serve._events import OVER, EventStream
+from graphrt.serve._chat import ChatForm, UiMessageChat, begin_of_turn, turn_of
+from graphrt.serve._events import OVER, EventStream, Form, JournalForm
 from graphrt.serve._keys import Keys
 from graphrt.serve._openapi import document
 from graphrt.serve._problems import MEDIA_TYPE, problem, retry_after_s, status_of
@@ -67,6 +69,9 @@ _TENANTS: Final = 1_000
 _CHECKED_S: Final = 2.0
 """Seconds after which a stream begins, if it has shown nothing and refused nothing: a thread may sleep for days."""
 _ALLOWED_HEADERS: Final = ("authorization", "content-type", "idempotency-key", "last-event-id")
+_RUN: Final = next(one for one in VERBS if one.name == "run")
+_ANSWER: Final = next(one for one in VERBS if one.name == "answer")
+"""What a message of a chat does."""
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
@@ -75,7 +80,7 @@ def app(
     *,
     authorize: Authorize,
     cors: Sequence[str] = (),
-    mounts: Mapping[str, ASGIApp] | None = None,
+    mounts: Mapping[str, ASGIApp | UiMessageChat] | None = None,
     bounds: Bounds | None = None,
     ready: Sequence[Callable[[], bool]] = (),
 ) -> Application:
@@ -88,8 +93,9 @@ def app(
         authorize: A function of the request, sync or async, that returns the `Caller`, or None for a request without
             valid credentials. `authorize=anyone` lets every request do everything.
         cors: Origins of pages that may call the application from a browser. By default there are none.
-        mounts: More ASGI applications by path, such as `{"/page": StaticFiles(...)}`: they get the requests of callers
-            with the right to read, with the `Caller` as `request.state.caller`.
+        mounts: What else is served, by path. A `UiMessageChat` is a chat for `useChat`. An ASGI application, such as
+            `StaticFiles(...)`, gets the requests of callers with the right to read, with the `Caller` as
+            `request.state.caller`.
         bounds: How much the application and each caller may take.
         ready: More conditions of readiness, such as `lambda: worker.health().ok`.
 
@@ -135,7 +141,7 @@ class Application:
         *,
         authorize: Authorize,
         cors: tuple[str, ...],
-        mounts: dict[str, ASGIApp],
+        mounts: dict[str, ASGIApp | UiMessageChat],
         bounds: Bounds,
         ready: tuple[Callable[[], bool], ...],
     ) -> None:
@@ -189,7 +195,7 @@ class Application:
 
     # -- routes ----------------------------------------------------------------------------------------------------
 
-    def _table(self, mounts: dict[str, ASGIApp]) -> list[Any]:
+    def _table(self, mounts: dict[str, ASGIApp | UiMessageChat]) -> list[Any]:
         """Return the routes: those of the verbs, the few besides, and what is mounted."""
         paths: dict[str, dict[str, Verb]] = {}
         for verb in VERBS:
@@ -204,8 +210,20 @@ class Application:
                 Route(path, partial(self._serve, verbs), methods=[*verbs])
                 for path, verbs in paths.items()
             ],
-            *[Mount(path, _Guarded(self, inner)) for path, inner in mounts.items()],
+            *[route for path, inner in mounts.items() for route in self._mounted(path, inner)],
         ]  # fmt: skip
+
+    def _mounted(self, path: str, inner: ASGIApp | UiMessageChat) -> list[Any]:
+        """Return the routes of what is mounted at *path*."""
+        if not isinstance(inner, UiMessageChat):
+            return [Mount(path, _Guarded(self, inner))]
+        if inner.graph not in self._runtimes:
+            known = ", ".join(self._runtimes)
+            raise INVALID_ARGUMENT(argument="The graph of a chat", value=inner.graph, wanted=f"one of {known}")
+        return [
+            Route(path, partial(self._chat, inner), methods=["POST"]),
+            Route(f"{path}/{{thread}}/stream", partial(self._chat_again, inner)),
+        ]
 
     async def _health(self, _request: Request) -> Response:
         return _json({"status": "ok"})
@@ -366,27 +384,44 @@ class Application:
         if last is not None and not (last.isascii() and last.isdecimal() and len(last) < 16):
             raise BAD_REQUEST_PART(part="header Last-Event-ID", problem="it is not the id of an event, a number")
         await self._aside(call.head)
-        if self._draining:
-            return Response(status_code=503, headers={"retry-after": "1"})
-        store = call.store
-        live = "live" in store.offers if asked.live is None else asked.live
-        self._open.enter(call.caller)
-        items = call.runtime.afollow(call.thread, after=asked.after if last is None else int(last), live=live)
-        first: asyncio.Future[Any] = asyncio.ensure_future(cast("Any", anext(items, OVER)))
 
         async def end() -> Any:
             head = await self._aside(call.head)
             return {"thread": call.thread, "status": head.status, "seq": head.seq}
 
+        after = asked.after if last is None else int(last)
+        return await self._follow(call, JournalForm(end), after, asked.live, had=last is not None)
+
+    async def _follow(self, call: Call, form: Form, after: int, live: bool | None, *, had: bool) -> ASGIApp:  # noqa: FBT001 - handed on
+        """Return a stream of the thread in a *form*.
+
+        Args:
+            call: Of which the runtime, the caller and the thread are used.
+            form: How it is written.
+            after: Only entries after this one.
+            live: Whether live items are read; None: if the store can.
+            had: Whether the client had a stream before: it is told if nothing comes any more.
+
+        Raises:
+            InputError: There is no such position, or the caller has too many streams.
+        """
+        if self._draining:
+            return Response(status_code=503, headers={"retry-after": "1"})
+        if live is None:
+            live = "live" in call.store.offers
+        self._open.enter(call.caller)
+        items = call.runtime.afollow(call.thread, after=after, live=live)
+        first: asyncio.Future[Any] = asyncio.ensure_future(cast("Any", anext(items, OVER)))
+
         def closed(stream: EventStream) -> None:
             self._streams.discard(stream)
             self._open.leave(call.caller)
 
-        stream = EventStream(items, first, end=end, bounds=self._bounds, closed=closed)
+        stream = EventStream(items, first, form=form, bounds=self._bounds, closed=closed)
         try:
             await asyncio.wait([first], timeout=_CHECKED_S)
             # A browser connects again to a stream that ended; 204 tells it that nothing more comes.
-            if first.done() and first.result() is OVER and last is not None:
+            if first.done() and first.result() is OVER and had:
                 await stream.close()
                 return Response(status_code=204)
         except BaseException:
@@ -394,6 +429,51 @@ class Application:
             raise
         self._streams.add(stream)
         return cast("ASGIApp", stream)
+
+    # -- chats -----------------------------------------------------------------------------------------------------
+
+    async def _chat(self, chat: UiMessageChat, request: Request) -> ASGIApp:
+        """Take the last message of a chat, and stream the one that answers it. A repeated message is taken once."""
+        raw = await self._body(request)
+        turn = turn_of(raw)
+        caller = await self.admit(request, "answer" if turn.answers else "run")
+        verb = _ANSWER if turn.answers else _RUN
+        runtime, keys = self._of(chat.graph, caller)
+        given = {"answers": turn.answers} if turn.answers else {"input": chat.input_of(turn.message)}
+        body: Any = cast("Any", verb.body).model_construct(_fields_set=set(given), **given)
+        asked = "\0".join([turn.message["id"], *sorted(turn.answers)])
+        key = sha256(asked.encode()).hexdigest()
+        call = Call(runtime=runtime, caller=caller, thread=turn.thread, body=body, key=key)
+
+        def taken() -> tuple[int, int]:
+            """Do it, and return where the message begins, and up to where the client has it."""
+            had = call.store.head(call.thread).seq if turn.answers else 0
+            self._handled(call, verb, keys, sha256(repr(given).encode()).hexdigest())
+            begin = begin_of_turn(runtime, call.thread, call.store.head(call.thread).seq)
+            return begin, had
+
+        begin, had = await self._aside(taken)
+        return await self._chat_stream(call, begin, max(had, begin - 1))
+
+    async def _chat_again(self, chat: UiMessageChat, request: Request) -> ASGIApp:
+        """Stream the message that is being made from its beginning, if there is one."""
+        caller = await self.admit(request, "read")
+        runtime, _ = self._of(chat.graph, caller)
+        call = Call(runtime=runtime, caller=caller, thread=request.path_params["thread"])
+        head = await self._aside(call.head)
+        if head.status != "running":
+            return Response(status_code=204)
+        begin = await self._aside(lambda: begin_of_turn(runtime, call.thread, head.seq))
+        return await self._chat_stream(call, begin, begin - 1)
+
+    async def _chat_stream(self, call: Call, begin: int, after: int) -> ASGIApp:
+        """Return the stream of the message that begins at an entry, after what the client has of it."""
+
+        def known() -> ChatForm:
+            entries = call.runtime.entries(call.thread, after=begin - 1)
+            return ChatForm(takewhile(lambda one: one.seq <= after, entries))
+
+        return await self._follow(call, await self._aside(known), after, None, had=False)
 
     async def _body(self, request: Request) -> bytes:
         """Return the body.

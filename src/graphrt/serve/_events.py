@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from typing import Any, Final, TypeAlias, final
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, Final, Protocol, TypeAlias, final
 
 from graphrt.events import Entry
 from graphrt.runtime import LiveItem
@@ -29,11 +29,37 @@ ABORT: Final = "graphrt.abort"
 not read. Other servers close it when that was read, or TCP gives up."""
 OVER: Final = object()
 """What `anext` returns at the end of a stream."""
-HEADERS: Final = (
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),  # nginx passes events on as they come
-)
+HEADERS: Final = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-store",
+    "x-accel-buffering": "no",  # nginx passes events on as they come
+}
+
+
+class Form(Protocol):
+    """How a stream is written: as events of the journal, or in the form of another protocol."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers of the response."""
+        ...
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing may follow what was written last."""
+        ...
+
+    def item(self, item: Entry | LiveItem) -> bytes:
+        """Return what is sent of an item; it may be empty."""
+        ...
+
+    async def end(self) -> bytes:
+        """Return what is sent after the last item."""
+        ...
+
+    def problem(self, error: Exception) -> bytes:
+        """Return what is sent if the stream breaks."""
+        ...
 
 
 def event(name: str, data: Any, id: int | None = None) -> bytes:
@@ -42,11 +68,33 @@ def event(name: str, data: Any, id: int | None = None) -> bytes:
     return f"{position}event: {name}\ndata: {json.dumps(data, separators=(',', ':'), allow_nan=False)}\n\n".encode()
 
 
-def shown(item: Entry | LiveItem) -> bytes:
-    """Return the event of an entry, or of a live item."""
-    if isinstance(item, LiveItem):
-        return event("live", plain_data.live_item(item))
-    return event("entry", plain_data.entry(item), item.seq)
+@final
+class JournalForm:
+    """The events `entry`, `live`, `end` and `problem`.
+
+    Args:
+        end: Returns the data of the last event.
+    """
+
+    headers: Mapping[str, str] = HEADERS
+    over: bool = False
+
+    def __init__(self, end: Callable[[], Awaitable[Any]]) -> None:
+        self._end = end
+
+    def item(self, item: Entry | LiveItem) -> bytes:
+        """Return the event of an entry, or of a live item."""
+        if isinstance(item, LiveItem):
+            return event("live", plain_data.live_item(item))
+        return event("entry", plain_data.entry(item), item.seq)
+
+    async def end(self) -> bytes:
+        """Return the event that says that the run has ended."""
+        return event("end", await self._end())
+
+    def problem(self, error: Exception) -> bytes:
+        """Return the event of a problem."""
+        return event("problem", problem(error))
 
 
 @final
@@ -56,7 +104,7 @@ class EventStream:
     Args:
         items: What `Runtime.afollow` returned.
         first: The first item, being read; it checks thread and position.
-        end: Returns the data of the last event, after the run has ended.
+        form: How it is written.
         bounds: When comments are sent, and when a reader is given up.
         closed: Called when the stream has ended in any way.
     """
@@ -66,13 +114,13 @@ class EventStream:
         items: AsyncIterator[Entry | LiveItem],
         first: asyncio.Future[Any],
         *,
-        end: Callable[[], Awaitable[Any]],
+        form: Form,
         bounds: Bounds,
         closed: Callable[[EventStream], None],
     ) -> None:
         self._items = items
         self._first = first
-        self._end = end
+        self._form: Final = form
         self._bounds: Final = bounds
         self._closed: Final = closed
         self._loop: Final = asyncio.get_running_loop()
@@ -90,8 +138,9 @@ class EventStream:
             asyncio.ensure_future(one)
             for one in (self._pump(send), self._watch(send), _until_gone(receive), self._stopped.wait())
         ]
+        headers = [(name.encode(), value.encode()) for name, value in self._form.headers.items()]
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if tasks[0] in done or tasks[3] in done:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -115,14 +164,18 @@ class EventStream:
 
     async def _pump(self, send: Send) -> None:
         """Send each item as it comes, and the last event."""
+        form = self._form
         try:
             item: Any = await self._first
             while item is not OVER:
-                await self._write(send, shown(item))
+                if body := form.item(item):
+                    await self._write(send, body)
+                if form.over:
+                    return
                 item = await anext(self._items, OVER)
-            await self._write(send, event("end", await self._end()))
+            await self._write(send, await form.end())
         except Exception as error:  # noqa: BLE001 - of a store, for instance; the status is sent, so an event says it
-            await self._write(send, event("problem", problem(error)))
+            await self._write(send, form.problem(error))
 
     async def _watch(self, send: Send) -> None:
         """Send comments while nothing comes; return if the reader does not read."""

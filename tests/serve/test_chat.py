@@ -1,0 +1,197 @@
+"""A chat over the UI message stream: what `useChat` sends and is given, over real HTTP."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Annotated, Any, TypedDict
+
+import pytest
+
+from graphrt import END, START, Context, GraphBuilder, InputError, Runtime
+from graphrt.harness import Agent, Message, ScriptedModel, ToolCall, UserMessage, tool
+from graphrt.reducers import append
+from graphrt.serve import Caller, UiMessageChat, anyone, app
+from graphrt.wires import ui_messages
+
+
+class Chat(TypedDict):
+    messages: Annotated[list[Message], append]
+
+
+@tool(approval=True, effect="once")
+def order(item: str) -> str:
+    """Order something."""
+    return f"ordered: {item}"
+
+
+CLERK = Agent("none", name="clerk", tools=[order])
+
+
+def chats(*script: Any, gate: threading.Event | None = None) -> Runtime:
+    """A chat; before it ends, a node waits for *gate*."""
+    g = GraphBuilder(Chat, name="chat")
+
+    @g.node
+    async def talk(state: Chat, ctx: Context) -> Chat:
+        reply = await ctx.bind(CLERK).run(state["messages"])
+        return {"messages": list(reply.new_messages)}
+
+    @g.node
+    def close(state: Chat) -> None:
+        if gate is not None:
+            gate.wait(20)
+
+    g.add_sequence([START, talk, close, END])
+    return Runtime(g.compile(), store="memory:", models={"clerk": ScriptedModel(script)})
+
+
+def request(text: str, *, id: str = "m1", chat: str = "c1") -> dict[str, Any]:
+    message = {"id": id, "role": "user", "parts": [{"type": "text", "text": text}]}
+    return {"id": chat, "messages": [message], "trigger": "submit-message"}
+
+
+def decision(asked: dict[str, Any], *, approved: bool) -> dict[str, Any]:
+    """What `useChat` sends after the user has decided about a tool call."""
+    approval = {"id": asked["approvalId"], "approved": approved}
+    part = {
+        "type": "dynamic-tool",
+        "toolCallId": asked["toolCallId"],
+        "state": "approval-responded",
+        "approval": approval,
+    }
+    return {"id": "c1", "messages": [{"id": "c1:1", "role": "assistant", "parts": [part]}]}
+
+
+def chunks(answer: Any) -> list[dict[str, Any]]:
+    assert (answer.status_code, answer.headers["x-vercel-ai-ui-message-stream"]) == (200, "v1"), answer.text
+    *lines, last, end = answer.text.split("\n\n")
+    assert (last, end) == ("data: [DONE]", "")
+    return [json.loads(one.removeprefix("data: ")) for one in lines if not one.startswith(":")]
+
+
+def text(found: list[dict[str, Any]]) -> str:
+    return "".join(one["delta"] for one in found if one["type"] == "text-delta")
+
+
+@pytest.fixture
+def chat(serve):
+    """Serve a chat, and post to it."""
+
+    def start(*script: Any, gate: threading.Event | None = None, **options: Any) -> Any:
+        served = serve(chats(*script, gate=gate), mounts={"/chat": UiMessageChat("chat")}, **options)
+        return lambda body, **headers: served.http.post("/chat", json=body, headers=headers), served
+
+    return start
+
+
+def test_messages_are_answered_one_after_another(chat):
+    post, served = chat("Hello!", "Still here.")
+
+    first = chunks(post(request("Hi")))
+    second = chunks(post(request("And now?", id="m2")))
+
+    assert (first[0]["messageId"], text(first), first[-1]["type"]) == ("c1:1", "Hello!", "finish")
+    assert (text(second), second[0]["messageId"] != first[0]["messageId"]) == ("Still here.", True)
+    state = served("GET", "/threads/c1", graph="chat").json()["state"]
+    assert [one["text"] for one in state["messages"]] == ["Hi", "Hello!", "And now?", "Still here."]
+
+
+def test_a_message_that_is_sent_twice_is_answered_once(chat):
+    post, served = chat("Hello!")
+
+    first, again = chunks(post(request("Hi"))), chunks(post(request("Hi")))
+
+    assert text(first) == text(again) == "Hello!"
+    assert first[0] == again[0]
+    assert len(served("GET", "/threads/c1", graph="chat").json()["state"]["messages"]) == 2
+
+
+@pytest.mark.parametrize(("approved", "last"), [(True, "tool-output-available"), (False, "tool-output-denied")])
+def test_a_tool_call_is_decided_and_the_message_goes_on_under_its_id(chat, approved, last):
+    post, _ = chat(ToolCall(id="1", name="order", arguments={"item": "tea"}), "Done.")
+
+    paused = chunks(post(request("Tea, please")))
+    asked = next(one for one in paused if one["type"] == "tool-approval-request")
+    rest = chunks(post(decision(asked, approved=approved)))
+
+    assert paused[-1] == {"type": "finish", "finishReason": "tool-calls"}
+    assert rest[0] == paused[0]
+    assert [one["type"] for one in rest if one["type"].startswith("tool-")] == ["tool-approval-response", last]
+    assert text(rest) == "Done."
+
+
+def test_a_page_that_is_loaded_again_is_given_the_message_from_its_beginning(chat):
+    gate = threading.Event()
+    post, served = chat("Hello!", gate=gate)
+    answers: list[Any] = []
+    posting = threading.Thread(target=lambda: answers.append(post(request("Hi"))))
+    posting.start()
+    for _ in range(500):
+        if served("GET", "/threads/c1/entries?limit=50", graph="chat").text.count("superstep-committed"):
+            break
+
+    threading.Timer(0.2, gate.set).start()
+    again = chunks(served.http.get("/chat/c1/stream"))
+    posting.join()
+
+    assert text(again) == text(chunks(answers[0])) == "Hello!"
+    assert again[0] == chunks(answers[0])[0]
+    assert served.http.get("/chat/c1/stream").status_code == 204
+    assert served.http.get("/chat/none/stream").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"id": "c1", "messages": []},
+        {**request("Hi"), "trigger": "regenerate-message"},
+        {"id": "c1", "messages": [{"id": "a", "role": "assistant", "parts": [{"type": "text", "text": "x"}]}]},
+    ],
+)
+def test_what_a_thread_cannot_take_is_a_problem(chat, body):
+    post, _ = chat()
+
+    answer = post(body)
+
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad-request-part")
+
+
+def test_a_chat_needs_the_rights_of_what_it_does(chat):
+    def who(request: Any) -> Caller:
+        return Caller(user="ada", rights=frozenset(request.headers["rights"].split()))
+
+    post, served = chat(ToolCall(id="1", name="order", arguments={"item": "tea"}), "Done.", authorize=who)
+
+    assert post(request("Hi"), rights="read answer").status_code == 403
+    asked = next(one for one in chunks(post(request("Hi"), rights="run")) if "approvalId" in one)
+    assert post(decision(asked, approved=True), rights="read run").status_code == 403
+    assert served.http.get("/chat/c1/stream", headers={"rights": "run"}).status_code == 403
+    assert text(chunks(post(decision(asked, approved=True), rights="answer"))) == "Done."
+
+
+def test_a_message_while_the_chat_waits_is_refused(chat):
+    post, _ = chat(ToolCall(id="1", name="order", arguments={"item": "tea"}), "Done.")
+    post(request("Tea"))
+
+    answer = post(request("Hello?", id="m2"))
+
+    assert (answer.status_code, answer.json()["code"]) == (409, "wrong-verb")
+
+
+def test_the_beginning_of_a_message_is_found_in_a_long_thread():
+    from graphrt.serve._chat import begin_of_turn
+
+    with chats(*["Hello!"] * 30) as runtime:
+        for _ in range(30):
+            runtime.run({"messages": [UserMessage(text="Hi")]}, thread="t")
+        entries = list(runtime.entries("t"))
+
+        for at in (1, 40, len(entries)):
+            assert begin_of_turn(runtime, "t", at) == ui_messages.last_input(entries[:at])
+
+
+def test_a_chat_names_a_graph_that_is_served():
+    with pytest.raises(InputError):
+        app(chats(), authorize=anyone, mounts={"/chat": UiMessageChat("other")})

@@ -1,0 +1,275 @@
+"""The UI message stream: a pure function of the journal, and what live items show ends as the same message."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, TypedDict
+
+import pytest
+
+from graphrt import END, START, Context, GraphBuilder, RetryPolicy, Runtime
+from graphrt.harness import Agent, Message, ScriptedModel, ToolCall, UserMessage, tool
+from graphrt.harness.protocol import AgentReply
+from graphrt.reducers import append
+from graphrt.wires.ui_messages import DONE, UiMessages, last_input, line, wire
+
+NEEDED = {
+    "start": {"messageId"}, "finish": {"finishReason"}, "abort": {"reason"}, "error": {"errorText"},
+    "start-step": set(), "finish-step": set(),
+    "text-start": {"id"}, "text-delta": {"id", "delta"}, "text-end": {"id"},
+    "reasoning-start": {"id"}, "reasoning-delta": {"id", "delta"}, "reasoning-end": {"id"},
+    "tool-input-available": {"toolCallId", "toolName", "input"},
+    "tool-output-available": {"toolCallId", "output"}, "tool-output-error": {"toolCallId", "errorText"},
+    "tool-approval-request": {"approvalId", "toolCallId"}, "tool-approval-response": {"approvalId", "approved"},
+    "tool-output-denied": {"toolCallId"}, "data-question": {"id", "data"}, "data-custom": {"data"},
+}  # fmt: skip
+"""Kinds of chunks, and the fields that the AI SDK needs of each."""
+
+
+class Chat(TypedDict):
+    messages: Annotated[list[Message], append]
+
+
+@tool(effect="pure")
+def stock(item: str) -> str:
+    """How many there are."""
+    return f"3 of {item}"
+
+
+@tool(approval=True, effect="once")
+def order(item: str, count: int) -> str:
+    """Order some."""
+    return f"ordered {count} of {item}"
+
+
+def chat(*, retry: RetryPolicy | None = None, fails: list[BaseException] | None = None):
+    """A chat with a clerk; a node fails after its reply with what *fails* has."""
+    clerk = Agent("none", name="clerk", tools=[stock, order])
+    g = GraphBuilder(Chat, name="chat")
+
+    @g.node(retry=retry)
+    async def talk(state: Chat, ctx: Context) -> Chat:
+        ctx.emit({"at": "the desk"})
+        reply = await ctx.bind(clerk).run(state["messages"])
+        if fails:
+            raise fails.pop()
+        return {"messages": list(reply.new_messages)}
+
+    return g.add_sequence([START, talk, END]).compile()
+
+
+def asks(number: int, name: str, **arguments: Any) -> ToolCall:
+    return ToolCall(id=f"call-{number}", name=name, arguments=arguments)
+
+
+def runtime(*script: Any, **options: Any) -> Runtime:
+    return Runtime(chat(**options), store="memory:", models={"clerk": ScriptedModel(script, check_calls=False)})
+
+
+def said(text: str) -> Chat:
+    return {"messages": [UserMessage(text=text)]}
+
+
+def chunks_of(entries: Any) -> list[dict[str, Any]]:
+    return [json.loads(one.removeprefix("data: ")) for one in wire(entries).split("\n\n") if one]
+
+
+def message(chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Put chunks together as the AI SDK does: the parts of the last message, without the data of `ctx.emit`."""
+    parts: list[dict[str, Any]] = []
+    for one in chunks:
+        kind = one["type"]
+        assert NEEDED[kind] <= one.keys(), one
+        if kind == "start":
+            id_, parts = one["messageId"], parts if parts and parts[0]["id"] == one["messageId"] else []
+            parts = parts or [{"id": id_}]
+        elif kind in ("text-start", "reasoning-start"):
+            parts.append({"type": kind.removesuffix("-start"), "part": one["id"], "text": ""})
+        elif kind.endswith("-delta"):
+            next(part for part in parts if part.get("part") == one["id"])["text"] += one["delta"]
+        elif kind == "tool-input-available":
+            parts.append({"tool": one["toolCallId"], "name": one["toolName"], "input": one["input"]})
+        elif kind.startswith("tool-"):
+            names = {one.get("toolCallId"), one.get("approvalId")} - {None}
+            found = [part for part in parts if names & {part.get("tool"), part.get("asked")}]
+            assert len(found) == 1, one
+            found[0].update(
+                {"asked": one["approvalId"]} if "approvalId" in one else {"output": one.get("output", kind)}
+            )
+    return parts
+
+
+def live_chunks(stream: Any) -> list[dict[str, Any]]:
+    """The chunks of a run that is watched live."""
+    projection, found = UiMessages(), []
+    for mode, item in stream:
+        found += projection.entry(item) if mode == "events" else projection.live(mode, item)
+    return found
+
+
+MODES = ("events", "messages", "live", "custom")
+
+
+def test_a_turn_with_a_tool_is_one_message() -> None:
+    with runtime(asks(1, "stock", item="teapot"), "There are 3.") as shop:
+        shop.run(said("How many?"), thread="t")
+
+        assert wire(shop.entries("t")) == (
+            'data: {"type":"start","messageId":"t:1","messageMetadata":{"thread":"t"}}\n\n'
+            'data: {"type":"start-step"}\n\n'
+            'data: {"type":"tool-input-available","toolCallId":"1.0:talk/call-1","toolName":"stock",'
+            '"input":{"item":"teapot"},"dynamic":true}\n\n'
+            'data: {"type":"tool-output-available","toolCallId":"1.0:talk/call-1","output":"3 of teapot","dynamic":true}\n\n'
+            'data: {"type":"finish-step"}\n\n'
+            'data: {"type":"start-step"}\n\n'
+            'data: {"type":"text-start","id":"1.0:talk/1/text"}\n\n'
+            'data: {"type":"text-delta","id":"1.0:talk/1/text","delta":"There are 3."}\n\n'
+            'data: {"type":"text-end","id":"1.0:talk/1/text"}\n\n'
+            'data: {"type":"finish-step"}\n\n'
+            'data: {"type":"finish","finishReason":"stop"}\n\n'
+        )
+
+
+@pytest.mark.parametrize(("answer", "output"), [(True, "ordered 2 of kettle"), (False, "tool-output-denied")])
+def test_an_approval_pauses_the_message_and_its_answer_continues_it(answer: bool, output: str) -> None:
+    with runtime(asks(1, "order", item="kettle", count=2), "Done.") as shop:
+        shop.run(said("Two kettles"), thread="t")
+        paused = message(chunks_of(shop.entries("t")))
+        shop.resume("t", answer=answer)
+        whole = message(chunks_of(shop.entries("t")))
+
+    assert [part.get("name") or part.get("text") or part["id"] for part in whole] == ["t:1", "order", "Done."]
+    assert paused[1]["asked"] == whole[1]["asked"]
+    assert (paused[1]["input"], whole[1]["output"]) == ({"item": "kettle", "count": 2}, output)
+
+
+def scripts() -> list[tuple[Any, ...]]:
+    both = AgentReply(text="I look.", tool_calls=(asks(1, "stock", item="a"), asks(2, "stock", item="b")))
+    return [
+        ("Hello there, what can I do?",),
+        (asks(1, "stock", item="teapot"), "There are 3."),
+        (both, AgentReply(text="Six.", thinking="three and three")),
+        (asks(1, "order", item="kettle", count=2), "Done."),
+        (asks(1, "nothing", item="x"), asks(2, "stock", count="x"), "That did not work."),
+    ]
+
+
+@pytest.mark.parametrize("script", scripts())
+def test_the_wire_of_a_prefix_is_a_prefix_and_equals_the_rest_from_any_position(script: Any) -> None:
+    with runtime(*script) as shop:
+        result = shop.run(said("Hi"), thread="t")
+        if result.interrupts:
+            shop.resume("t", answer=True)
+        entries = list(shop.entries("t"))
+        whole = wire(entries)
+
+        for at in range(len(entries) + 1):
+            projection = UiMessages()
+            known = "".join(line(chunk) for one in entries[:at] for chunk in projection.entry(one))
+            rest = "".join(line(chunk) for one in entries[at:] for chunk in projection.entry(one))
+            assert known == wire(entries[:at])
+            assert whole == known + rest
+    assert message(chunks_of(entries))
+
+
+@pytest.mark.parametrize("script", scripts())
+def test_a_watched_run_ends_as_the_message_of_its_journal(script: Any) -> None:
+    with runtime(*script) as shop:
+        shown = live_chunks(shop.stream(said("Hi"), thread="t", modes=MODES))
+        if shop.state("t").interrupts:
+            before = message(shown)
+            projection = UiMessages()
+            for entry in shop.entries("t"):
+                projection.entry(entry)
+            for mode, item in shop.stream(thread="t", answer=True, modes=MODES):
+                shown += projection.entry(item) if mode == "events" else projection.live(mode, item)
+            assert message(shown)[: len(before)][0] == before[0]
+        committed = message(chunks_of(shop.entries("t")))
+
+    assert message(shown) == committed
+    assert {"type": "data-custom", "data": {"at": "the desk"}, "transient": True} in shown
+    assert [one for one in shown if one["type"] == "abort"] == []
+
+
+def test_text_comes_piece_by_piece_while_it_is_live() -> None:
+    with runtime("Hello there, what can I do?") as shop:
+        shown = live_chunks(shop.stream(said("Hi"), thread="t", modes=MODES))
+
+    deltas = [one["delta"] for one in shown if one["type"] == "text-delta"]
+    assert len(deltas) > 3
+    assert "".join(deltas) == "Hello there, what can I do?"
+    assert shown.index({"type": "finish", "finishReason": "stop"}) == len(shown) - 1
+
+
+def test_an_attempt_that_is_given_up_ends_the_stream_and_the_next_connection_gets_the_message_anew() -> None:
+    policy = RetryPolicy(2, wait_initial_s=0)
+    with runtime("First words.", "Second words.", retry=policy, fails=[TimeoutError()]) as shop:
+        projection, shown, over = UiMessages(), [], False
+        for mode, item in shop.stream(said("Hi"), thread="t", modes=MODES):
+            if not over:
+                shown += projection.entry(item) if mode == "events" else projection.live(mode, item)
+                over = projection.over
+        anew = message(chunks_of(shop.entries("t")))
+
+    assert over
+    assert shown[-1] == {"type": "abort", "reason": "withdrawn"}
+    assert message(shown)[0] == anew[0]
+    assert [part["text"] for part in anew[1:]] == ["Second words."]
+
+
+def test_lost_live_items_are_made_up_for_by_the_whole_reply() -> None:
+    with runtime("Hello there, what can I do?") as shop:
+        projection, shown = UiMessages(), []
+        for number, (mode, item) in enumerate(shop.stream(said("Hi"), thread="t", modes=MODES), 1):
+            if mode == "events":
+                shown += projection.entry(item)
+            elif number not in (6, 7):
+                shown += projection.live(mode, item, 2 if number == 8 else 0)
+
+        assert message(shown) == message(chunks_of(shop.entries("t")))
+
+
+def test_a_failed_run_names_the_error_and_nothing_of_the_state() -> None:
+    with runtime("Words.", fails=[ValueError("sesame")]) as shop:
+        with pytest.raises(Exception, match="sesame"):
+            shop.run(said("Hi"), thread="t")
+        found = wire(shop.entries("t"))
+
+    assert '"errorText":"The run failed with ' in found
+    assert found.endswith('data: {"type":"finish","finishReason":"error"}\n\n')
+    assert "sesame" not in found
+
+
+def test_a_question_is_a_data_part_until_it_is_answered() -> None:
+    g = GraphBuilder(Chat, name="chat")
+
+    @g.node
+    def ask(state: Chat, ctx: Context) -> None:
+        ctx.interrupt({"which": "colour?"}, key="colour")
+
+    g.add_sequence([START, ask, END])
+    with Runtime(g.compile(), store="memory:") as asking:
+        asking.run(said("Hi"), thread="t")
+        asking.resume("t", answer="red")
+        data = [one for one in chunks_of(asking.entries("t")) if one["type"] == "data-question"]
+
+    assert [(one["id"], one["data"]["open"]) for one in data] == [
+        ("t/1.0:ask#key=colour", True),
+        ("t/1.0:ask#key=colour", False),
+    ]
+    assert data[0]["data"]["payload"] == {"which": "colour?"}
+
+
+def test_each_turn_is_a_message_of_its_own_and_is_found_by_its_input() -> None:
+    with runtime("One.", "Two.") as shop:
+        shop.run(said("a"), thread="t")
+        first = list(shop.entries("t"))
+        shop.run(said("b"), thread="t")
+        entries = list(shop.entries("t"))
+        begin = last_input(entries)
+        assert begin is not None
+
+        assert begin == first[-1].seq + 1
+        assert message(chunks_of(entries[begin - 1 :])) == message(chunks_of(entries))
+        assert message(chunks_of(entries))[0]["id"] == f"t:{begin}"
+        assert DONE == "data: [DONE]\n\n"
