@@ -80,7 +80,7 @@ def loading(folder: Path, *, chain: bool) -> Prepare:
 # child raises `forked` instead of waiting for a lock.
 @pytest.mark.parametrize(
     ("options", "most", "most_of_all"),
-    [({"chain": False}, 47, 94), ({"chain": True}, 53, 140), ({"chain": True, "key": KEY}, 63, 163)],
+    [({"chain": False}, 46, 94), ({"chain": True}, 52, 140), ({"chain": True, "key": KEY}, 61, 163)],
     ids=["bare", "chained", "audited"],
 )
 def test_durable_step_stays_within_its_calls(

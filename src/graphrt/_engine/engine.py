@@ -71,7 +71,7 @@ class Engine(RunState):
         due = self.due
         if not due:
             return False
-        if self.steps >= self.max_steps or due[self.limits.max_tasks :]:
+        if self.steps >= self.max_steps or len(due) > self.limits.max_tasks:
             raise limit_checks.limit_error(self, due)
         return True
 

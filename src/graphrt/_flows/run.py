@@ -103,6 +103,7 @@ def run(engine: Engine, control: Control) -> Flow:
     status: Any = None
     try:
         ends = Ends(None if engine.limits.deadline_s is None else (yield NOW) + engine.limits.deadline_s)
+        step_timed = engine.limits.step_timeout_s is not None
         while status is None:
             if control.ends and _must_stop(engine, control):
                 status = CANCELLED
@@ -123,7 +124,7 @@ def run(engine: Engine, control: Control) -> Flow:
             task = engine.lone
             # The common superstep: one task, nothing to wait for, nobody who sees it run, and no time of its own.
             if (task is not None and task.status == DUE and task.extra is None and task.state is not None) and not (
-                control.live or (control.queues and engine.plan.queues) or engine.limits.step_timeout_s is not None
+                control.live or step_timed or (control.queues and engine.plan.queues)
             ):
                 if engine.timed or task.node.timed:
                     set_timeout(engine, task, ends, 0.0 if ends.run is None else (yield NOW))

@@ -45,35 +45,38 @@ def check_commit(commit: Commit, thread: str) -> int:  # noqa: C901 - one check 
             the thread will not have, `commit.at` is not finite, a body is not `bytes`, or a key or name cannot be
             encoded as UTF-8 (`bad-commit`).
     """
-    seq = commit.expected
-    for record in commit.records:
-        if record.count < 1 or record.seq - record.count != seq:
-            raise _bad(thread, f"a record of {record.count} entries up to {record.seq} cannot follow entry {seq}")
-        if type(record.body) is not bytes or type(record.seal) is not bytes:
-            raise _not_bytes(thread, _record(record), record.body if type(record.seal) is bytes else record.seal)
-        seq = record.seq
-    if not isfinite(commit.at):
-        raise _bad(thread, f"its time is {commit.at!r}")
-    if commit.snapshot is not None:
-        if not 1 <= commit.snapshot.seq <= seq:
-            raise _bad(thread, f"its snapshot is of entry {commit.snapshot.seq}, its last entry is {seq}")
-        if type(commit.snapshot.body) is not bytes:
-            raise _not_bytes(thread, "the snapshot", commit.snapshot.body)
-    if commit.stage:
-        _named_bodies(commit.stage, "staged body", thread)
-    if commit.blobs:
-        _named_bodies(commit.blobs.items(), "blob", thread)
-    if commit.meta is not None and type(commit.meta) is not bytes:
-        raise _not_bytes(thread, "the meta", commit.meta)
-    if commit.questions or commit.labels:
+    # Unpacked, because each step pays for this: a field that is read by its name takes five times as long.
+    expected, at, records, _, stage, snapshot, blobs, meta, _, graph, _, labels, questions, _, posts = commit
+    last = expected
+    for record in records:
+        seq, count, body, seal = record
+        if count < 1 or seq - count != last:
+            raise _bad(thread, f"a record of {count} entries up to {seq} cannot follow entry {last}")
+        if type(body) is not bytes or type(seal) is not bytes:
+            raise _not_bytes(thread, _record(record), body if type(seal) is bytes else seal)
+        last = seq
+    if not isfinite(at):
+        raise _bad(thread, f"its time is {at!r}")
+    if snapshot is not None:
+        if not 1 <= snapshot.seq <= last:
+            raise _bad(thread, f"its snapshot is of entry {snapshot.seq}, its last entry is {last}")
+        if type(snapshot.body) is not bytes:
+            raise _not_bytes(thread, "the snapshot", snapshot.body)
+    if stage:
+        _named_bodies(stage, "staged body", thread)
+    if blobs:
+        _named_bodies(blobs.items(), "blob", thread)
+    if meta is not None and type(meta) is not bytes:
+        raise _not_bytes(thread, "the meta", meta)
+    if questions or labels:
         _searchable(commit, thread)
-    if commit.graph is not None and not encodes(commit.graph):
-        raise _bad(thread, f"the name {commit.graph!a} of its graph is not text that can be stored")
-    for to, id_, body in commit.posts:
+    if graph is not None and not encodes(graph):
+        raise _bad(thread, f"the name {graph!a} of its graph is not text that can be stored")
+    for to, id_, body in posts:
         check_message(check_id(to), id_, body)
         if to == thread:
             raise _bad(thread, f"its message {id_!r} is to the thread itself, whose commits need no mail")
-    return seq
+    return last
 
 
 def replaced(records: Iterable[Record], thread: str) -> dict[int, Record]:
