@@ -68,6 +68,8 @@ class Above(NamedTuple):
     """Takes (node name, item) for the agent's stream; None without a listener."""
     took: list[Any]
     """Collects the usage of each graph run at its end, completed or not."""
+    streams: bool = False
+    """Whether the agent streams its model calls, so that those of the graph are streamed too."""
 
 
 @final

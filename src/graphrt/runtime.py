@@ -125,6 +125,8 @@ class Runtime(Generic[S, I_co]):
             the real tool. A script with results left over raises a ScriptError at the end of the `with` block.
         worker_threads: How many worker threads may run sync nodes, for all runs together: 40 by default. Under `run` and
             its kin they help the caller.
+        stream_models: Whether model calls are streamed. None streams them in runs that a worker drives, and in others if
+            somebody reads items of open supersteps when the call is made, by `stream` or by `follow(live=True)`.
         check_state: Compare the state before and after each superstep, to find every change in place. None does so
             under pytest, with a `MockHarness`, or if the environment has `GRAPHRT_CHECK_STATE=1`.
 
@@ -401,10 +403,10 @@ class Runtime(Generic[S, I_co]):
         return await detached.await_(self._config, thread, timeout_s, self._unhurried)
 
     @overload
-    def follow(self, thread: str, *, after: int = 0, live: Literal[False] = False) -> Iterator[Entry]: ...
+    def follow(self, thread: str, *, after: int | str = 0, live: Literal[False] = False) -> Iterator[Entry]: ...
     @overload
-    def follow(self, thread: str, *, after: int = 0, live: bool) -> Iterator[Entry | LiveItem]: ...
-    def follow(self, thread: str, *, after: int = 0, live: bool = False) -> Iterator[Any]:
+    def follow(self, thread: str, *, after: int | str = 0, live: bool) -> Iterator[Entry | LiveItem]: ...
+    def follow(self, thread: str, *, after: int | str = 0, live: bool = False) -> Iterator[Any]:
         """Iterate over the thread's journal entries as they are stored, and end when its run has ended.
 
         Whichever process drives the thread, each entry comes once, in order. An entry's `seq` is the position to go on
@@ -412,24 +414,27 @@ class Runtime(Generic[S, I_co]):
 
         Args:
             thread: The thread.
-            after: Only entries with a greater number: the `seq` of the last entry that was seen; 0 for all.
+            after: Where to go on: the `seq` of the last entry that was seen, the `position` of the last live item, or 0
+                for the beginning. Texts of both are taken too, such as an event id of a browser.
             live: Give, between the entries, a `LiveItem` for what the driving process shows while a superstep is open:
-                tokens, values of `ctx.emit`, tasks that begin and end. Such items are not stored. They begin when the
-                driver has seen that somebody follows, after 0.1 seconds at most; those that a reader is too slow for
-                are counted in `LiveItem.missed`.
+                tokens, values of `ctx.emit`, tasks that begin and end. Such items are not stored. One who comes late
+                is first given what the open tasks have shown so far, up to 1 MB each, and then the rest. One who goes on
+                after the `position` of an item is given what came after it. Items that can no longer be given are
+                counted in `LiveItem.missed`. A `Live` item *withdrawn* takes back what a task has shown, when its
+                attempt was given up: the next attempt shows it anew.
 
         Raises:
-            InputError: There is no such thread, it never had an entry *after*, or the store carries no live items
-                (`store-lacks`). Raised by the call, before anything is read.
+            InputError: There is no such thread, *after* is no position, or not one of this thread, or the store carries
+                no live items (`store-lacks`). Raised by the call, before anything is read.
             StoreError: An entry is missing or damaged.
         """
         return following.follow(self._config, thread, after, live=live)
 
     @overload
-    def afollow(self, thread: str, *, after: int = 0, live: Literal[False] = False) -> AsyncIterator[Entry]: ...
+    def afollow(self, thread: str, *, after: int | str = 0, live: Literal[False] = False) -> AsyncIterator[Entry]: ...
     @overload
-    def afollow(self, thread: str, *, after: int = 0, live: bool) -> AsyncIterator[Entry | LiveItem]: ...
-    def afollow(self, thread: str, *, after: int = 0, live: bool = False) -> AsyncIterator[Any]:
+    def afollow(self, thread: str, *, after: int | str = 0, live: bool) -> AsyncIterator[Entry | LiveItem]: ...
+    def afollow(self, thread: str, *, after: int | str = 0, live: bool = False) -> AsyncIterator[Any]:
         """Iterate over the thread's journal entries as they are stored; see `follow`. The first item checks."""
         return following.afollow(self._config, thread, after, self._unhurried, live=live)
 
@@ -1502,6 +1507,11 @@ class Runtime(Generic[S, I_co]):
     def tools(self) -> Mapping[str, AnyTool]:
         """The doubles that replace tools of agents, by tool name; empty if there are none."""
         return {} if self._options.doubles is None else self._options.doubles.tools
+
+    @property
+    def stream_models(self) -> bool | None:
+        """Whether model calls are streamed; None streams them for readers, and in runs that a worker drives."""
+        return self._options.stream_models
 
     @property
     def check_state(self) -> bool:

@@ -145,22 +145,6 @@ def test_async_followers_get_the_same(open_: Open) -> None:
     assert custom(found) == [0, 0.5, 1, 1.5, 2, 2.5]
 
 
-def test_a_run_that_goes_on_shows_items_to_one_who_comes_later(open_: Open) -> None:
-    graph, gate = gated()
-    driver_runtime, follower = open_(graph), open_(graph)
-    thread = follower.start({})
-    driver = driven(driver_runtime, thread)
-    assert gate.reached.wait(LIMIT_S)
-    reader = follower.follow(thread, live=True)
-    time.sleep(0.3)  # a driver looks for followers every 0.1 seconds
-    for _ in range(3):
-        gate.release()
-    found = custom(list(reader))
-    driver.join()
-
-    assert found == [0.5, 1, 1.5, 2, 2.5]
-
-
 def test_without_a_follower_nothing_is_handed_over(open_: Open) -> None:
     graph, gate = gated()
     for _ in range(3):
@@ -246,7 +230,7 @@ def test_what_cannot_be_encoded_or_comes_too_fast_is_counted(open_: Open) -> Non
 
     found = [one for one in shown if one.mode == "custom"]
     assert found[-1].item == {"at": -1}
-    assert found[-1].missed >= 1  # the object that no store takes
+    assert sum(one.missed for one in shown) >= 1  # the object that no store takes
     assert len(shown) + sum(one.missed for one in shown) == 5_002 + 3  # the task began, ended, and was committed
 
 

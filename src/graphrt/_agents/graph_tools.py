@@ -334,7 +334,9 @@ def _part_of(here: Place | None, graph: str, took: list[Usage]) -> Generator[Non
         show(SubAgentItem(agent=f"{graph}/{node}", item=item))
 
     # Ledger, number of agents that enclose the graph, limit on it, stream, and list for the usage.
-    above = Above(here.ledger, here.depth + 1, here.most_depth, None if show is None else emit, took)
+    above = Above(
+        here.ledger, here.depth + 1, here.most_depth, None if show is None else emit, took, streams=here.streams()
+    )
     # Agents inside the graph belong to its nodes: they must find neither this agent nor its node.
     with inside(above=above, agent=None, node=None):
         yield

@@ -58,10 +58,15 @@ class RunAgents:
 
             with _lock:
                 if self._ledgers is None:  # another worker thread may have made them meanwhile
-                    emit = services.emit
                     # Warnings that a budget is nearly used up are items of the stream mode `messages`.
-                    warn = None if emit is None else partial(emit, "messages")
+                    warn = None if services.emit is None else partial(_warn, services)
                     # The engine of the run's own graph, and what stores a grant of a task.
                     root, keep = services.root or engine, partial(keep_grant, services)
                     self._ledgers = RunLedgers(services.budget, root, warn, above=ledger, keep=keep)
         return self._ledgers.ledger(task)
+
+
+def _warn(services: RunServices, warning: Any) -> None:
+    """Show that a budget is nearly used up."""
+    if services.emit is not None:
+        services.emit("messages", warning, None)

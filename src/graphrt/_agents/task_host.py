@@ -80,6 +80,7 @@ class TaskHost:
         "_task",
         "deps",
         "emit",
+        "is_read",
         "known_by",
         "ledger",
         "node",
@@ -109,12 +110,21 @@ class TaskHost:
         self.known_by: Ledger | None = ledger
         """Innermost ledger that includes what earlier executions used. Ledgers inside it begin anew."""
         self.emit: Callable[[Any], None] | None = None
-        """Shows an item of a harness run; None without a reader."""
-        above = surroundings().above
-        if self._scope.emit is not None:
-            self.emit = self.publish
-        elif above is not None and above.emit is not None:  # an agent runs this graph: show it on the agent's stream
-            self.emit = partial(above.emit, self.node)
+        """Shows an item of a harness run; None if nobody can read it."""
+        self.is_read: bool = False
+        above, scope = surroundings().above, self._scope
+        if above is not None and above.emit is not None:  # an agent runs this graph: show it on the agent's stream
+            self.emit, self.is_read = partial(above.emit, self.node), above.streams
+        if scope.emit is not None and (self.emit is None or scope.is_read_live):
+            self.emit, self.is_read = self.publish, False
+
+    @property
+    def streams(self) -> bool | None:
+        """Whether model calls are streamed; None if nobody reads them now."""
+        if self.is_read:
+            return True
+        wanted = self._scope.streams
+        return (self._scope.is_read_live or None) if wanted is None else wanted
 
     @property
     def key(self) -> str:
@@ -190,7 +200,7 @@ class TaskHost:
         if self._task.engine.redactor is not None and (item := redacted_item(self._task, item)) is None:
             return
         if emit is not None:
-            emit("messages", MessageItem(node=self._task.node.name, task_id=self._task.id, item=item))
+            emit("messages", MessageItem(node=self._task.node.name, task_id=self._task.id, item=item), self._task)
 
     async def recall(self, key: str) -> Recalled:
         """Return what is recorded of the model call *key*: by this task, or in the log of a run that is executed again.

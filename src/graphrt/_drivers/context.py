@@ -693,7 +693,7 @@ class Context(Attempt, Generic[D]):
         if emit is not None:
             if self._task.engine.redactor is not None:  # returns the redacted value
                 value = check_storable(self._task.engine, self._task, value, "shows a value")
-            emit("custom", value)
+            emit("custom", value, self._task)
 
     def __repr__(self) -> str:
         return f"Context(node={self.node!r}, task_id={self.task_id!r}, attempt={self.attempt})"

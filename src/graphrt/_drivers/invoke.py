@@ -140,7 +140,7 @@ def outcome_of(reply: Any) -> tuple[str, str | None]:
 def started_live(services: RunServices, task: Task) -> None:
     """Show on the stream mode `live` that an attempt of *task* starts."""
     if services.emit is not None:
-        services.emit("live", live(task, "started", task.attempt))
+        services.emit("live", live(task, "started", task.attempt), task)
 
 
 def finish(services: RunServices, effect: Await) -> Any:

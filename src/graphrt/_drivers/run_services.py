@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, final
 
 from graphrt._ambient import SURROUNDINGS, surroundings
 from graphrt._engine import emit_events
@@ -43,6 +43,10 @@ _lock = FreshLock()
 
 def _nothing() -> None:
     """Default of `RunServices.tell`: without a journal, supersteps are not written."""
+
+
+Emit: TypeAlias = Callable[[str, Any, Task | None], None]
+"""Takes a mode of `_flows.live.LIVE`, an item of it, and the task that shows it; None if the item is about the run."""
 
 
 def _show_to_none(_entries: Sequence[Entry]) -> None:
@@ -192,6 +196,7 @@ class RunServices:
         "show",
         "sleep",
         "stage",
+        "streams",
         "tell",
         "thread",
         "timed",
@@ -244,11 +249,13 @@ class RunServices:
         """Makes child threads and looks at them; None without a thread in a store that keeps mail."""
         self.root: Engine | None = None
         """Engine (the mutable state) of the outermost graph; None before the run has one."""
-        self.emit: Callable[[str, Any], None] | None = None
-        """Takes (mode, item) of the stream modes `custom`, `messages` and `live`; None if nobody reads them: neither a
-        stream here, nor a follower in another process. See `read` and `relay`."""
-        self._relay: Callable[[str, Any], None] | None = None
-        """The function that `relay` set, for followers in other processes; None without a follower."""
+        self.emit: Emit | None = None
+        """Takes what the run shows while its superstep is open; None if nobody can read it: no stream here reads such
+        items, and the run has no thread that another process could follow. See `read_live` and `relay`."""
+        self._relay: Emit | None = None
+        """The function that `relay` set, for followers in any process; None if there can be none."""
+        self.streams: bool | None = None
+        """Whether model calls are streamed; None streams them if somebody reads items of open supersteps."""
         self.recorded: Recorded | None = None
         """Answers effects and model calls out of a log, when a run is executed again; None makes them."""
         self.reader: Reader | None = None
@@ -299,7 +306,7 @@ class RunServices:
     def show_live(self, item: Live) -> None:
         """Show an item of an open superstep, also one of a nested graph, to all that read such items."""
         if self.emit is not None:  # a follower in another process may have gone
-            self.emit("live", item)
+            self.emit("live", item, None)
 
     def stored(self, effect: Record) -> Sequence[Entry]:
         """Do as `written`, but show nothing: the async driver does that itself, on the event loop."""
@@ -319,10 +326,16 @@ class RunServices:
             self.reader = reader
             self._connect()
 
-    def relay(self, put: Callable[[str, Any], None] | None) -> None:
-        """Hand what the run shows live to followers in other processes too, by *put*; None ends that."""
+    def relay(self, put: Emit, *, is_followed: bool) -> None:
+        """Hand what the run shows live to *put* too, for followers in any process.
+
+        Args:
+            put: Takes it, from any thread.
+            is_followed: Whether the thread has a follower now. If not, tasks do not show that they begin and end.
+        """
         with _lock:
             self._relay = put
+            self.control.followed = is_followed
             self._connect()
 
     def _connect(self) -> None:
@@ -330,18 +343,24 @@ class RunServices:
         reads: frozenset[str] = self.reader.reads if self.reader is not None else frozenset()
         put = self.reader.put if self.reader is not None and not reads.isdisjoint(LIVE) else None
         relay = self._relay
-        if put is None or relay is None:
-            self.emit = put or relay
+        if put is None:
+            self.emit = relay
         else:
 
-            def both(mode: str, item: Any) -> None:
-                """Show an item to both."""
+            def both(mode: str, item: Any, task: Task | None) -> None:
+                """Show an item to the stream here, and to followers."""
                 put(mode, item)
-                relay(mode, item)
+                if relay is not None:
+                    relay(mode, item, task)
 
             self.emit = both
-        self.control.followed = relay is not None
-        self.control.live = "live" in reads or relay is not None  # a follower may read every mode
+        self.control.live = "live" in reads or self.control.followed  # a follower may read every mode
+
+    @property
+    def is_read_live(self) -> bool:
+        """Whether somebody reads items of open supersteps now."""
+        reads_live = self.reader is not None and not self.reader.reads.isdisjoint(LIVE)
+        return reads_live or self.control.followed
 
     def keep(self, staged: Sequence[Staged]) -> None:
         """Store events of the open superstep. They are durable when this returns (rule R11).

@@ -132,11 +132,9 @@ def run(engine: Engine, control: Control) -> Flow:
                 if reply.__class__ in PREPARED:
                     reply = yield from settled(engine, task, reply, control, ends)
                 report(engine, task, task.execution, reply)
-                if reply is STOPPED:  # the run halts, and the task stays due
+                if (task.status == DUE or control.live) and (yield from _after_one(engine, task, reply, control)):
                     status = CANCELLED
                     break
-                if task.status == DUE:  # one more attempt, after the failed one is stored
-                    yield from stage(engine)
             if task is None or task.status != DONE:
                 act = yield from _superstep(engine, control, ends)
                 if act is not Act.COMMIT:
@@ -164,6 +162,17 @@ def run(engine: Engine, control: Control) -> Flow:
             raise
         raise error from raised
     return (yield from _ended(engine, control, status))
+
+
+def _after_one(engine: Engine, task: Task, reply: Any, control: Control) -> Flow:
+    """Show how the only task of its superstep ended, and store a failed attempt; return whether the run halts."""
+    if control.live:  # somebody began to read while it ran
+        yield from reported(task, reply)
+    if reply is STOPPED:  # the task stays due
+        return True
+    if task.status == DUE:  # one more attempt follows
+        yield from stage(engine)
+    return False
 
 
 def _commit(engine: Engine, control: Control) -> Flow:

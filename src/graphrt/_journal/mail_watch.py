@@ -23,7 +23,7 @@ from graphrt.stores.values import MailMessage
 POLL_S: Final = 0.1
 """Seconds between two looks at the store. A request to cancel is to be seen within 0.2 s on a server."""
 LIVE_S: Final = 0.05
-"""The same while a run is followed live: how long its items wait at most until they are handed over."""
+"""The same while a run has something to show: how long its items wait at most until a follower gets them."""
 IDLE_S: Final = 0.5
 """Seconds until the worker thread ends if no run goes on."""
 
@@ -35,7 +35,7 @@ class Shown(Protocol):
     """The part of a run that shows live items (such as tokens) to followers: readers in other processes."""
 
     def follow(self, *, wanted: bool) -> bool:
-        """Start or stop collecting items; return whether they are collected now."""
+        """Begin or end to hand items over; return whether to look again soon, since there is something to show."""
         ...
 
     def flush(self) -> None:

@@ -118,7 +118,7 @@ class ActiveRun:
         self._journal: writer.Journal | None = None
         """Numbers the events, stores them for a thread, and shows them to the sinks; None if nothing listens."""
         self._commits: thread_commits.ThreadCommits | None = None  # on their way to the store; None without a thread
-        self._relay: LiveRelay | None = None  # hands live items to other processes; None before a follower came
+        self._relay: LiveRelay | None = None  # keeps live items for followers; None if there can be none
         self._seen: frozenset[int] = frozenset()  # places of letters seen so far: each look finds all not yet taken
         if self.listening:
             self._open_journal(fold, listen=listen)
@@ -178,6 +178,10 @@ class ActiveRun:
                 mail_watch.watch_of(store).add(claim.thread, self._deliver, self)
                 # Tasks of queues are left to Workers, which find them by an index.
                 self.control.queues = "labels" in store.offers
+            if "live" in store.offers:
+                self._relay = LiveRelay(store, claim.thread, run_id, engine, lambda: self.seq)
+                services.relay(self._relay.put, is_followed=False)
+                commits.before = self._before_commit
         self._journal = journal
 
     def _pass_over_cancels(self, stored: Sequence[MailMessage]) -> None:
@@ -212,40 +216,52 @@ class ActiveRun:
                 control.hand_over("a new input abandons the run")
                 control.cancel("a new input abandons the run")
 
-    def look_for_followers(self) -> None:
-        """Show live items before the first look of `mail_watch`, if the thread has a follower. `drive_due` calls this.
+    def to_be_read(self) -> None:
+        """Show what happens as for a reader, who may come at any time: a worker drives the run. `drive_due` calls this.
 
-        A thread that a Worker finds due may be followed already. Other runs wait for that look, to save a read.
+        Models are streamed, unless the runtime says otherwise. A thread that a Worker finds due may be followed already.
+        Other runs wait for the first look of `mail_watch`, to save a read.
         """
+        if self._relay is not None:
+            services = self.services
+            services.streams = True if services.streams is None else services.streams
+            self._look_for_followers()
+
+    def _before_commit(self) -> None:
+        """Hand over what comes before the entries of a commit; a run may end before `mail_watch` has looked once."""
+        relay = self._relay
+        if relay is not None:
+            if relay.has_shown and not relay.is_followed:
+                self._look_for_followers()
+            relay.flush()
+
+    def _look_for_followers(self) -> None:
+        """Begin to hand live items over if the thread has a follower."""
         store, claim = self.config.store, self.claim
-        if claim is not None and store is not None and "live" in store.offers:
-            with suppress(StoreError):  # a failure to show items must not keep the run from beginning
+        if claim is not None and store is not None:
+            with suppress(StoreError):  # a failure to show items must not end the run
                 self.follow(wanted=bool(store.query(FollowerFilter(threads=[claim.thread]))))
 
     def follow(self, *, wanted: bool) -> bool:
-        """Start or stop collecting live items at a look of `mail_watch`; return whether they are collected now."""
-        store, claim, commits = self.config.store, self.claim, self._commits
-        if claim is None or commits is None or store is None:
+        """Begin or end to hand live items over, at a look of `mail_watch`; return whether to look again soon.
+
+        That is so if the thread is followed, or if its open tasks have shown something for which a follower may come.
+        """
+        relay = self._relay
+        if relay is None:
             return False
         with _following:  # the driver and the worker thread of `mail_watch` may find a follower at once
-            if wanted == (commits.before is not None):  # `before` is set while items are collected
-                return wanted
-            if not wanted:
-                self.services.relay(None)
-                self.flush()
-                commits.before = None
-                return False
-            if self._relay is None:
-                codec = self.engine.plan.codec
-                self._relay = LiveRelay(store, claim.thread, self.services.run_id, codec, lambda: self.seq)
-            commits.before = self._relay.flush  # a commit first hands over the items that come before its entries
-            self.services.relay(self._relay.put)
-            return True
+            if wanted != relay.is_followed:
+                if not wanted:
+                    relay.flush()
+                relay.follow(wanted=wanted)
+                self.services.relay(relay.put, is_followed=wanted)
+        return wanted or relay.has_shown
 
     def flush(self) -> None:
         """Hand over the live items that were collected. `mail_watch` calls this after each look at the store."""
         if self._relay is not None:
-            self._relay.flush()
+            self._relay.flush(again=True)
 
     def _opened(self, fold: Fold | None) -> listeners.OpenedRun:
         """Return what the sinks that watch runs are given of this run before its first entry."""

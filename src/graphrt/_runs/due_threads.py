@@ -56,7 +56,7 @@ def drive_due(config: RunConfig, thread: str, max_tries: int | None) -> RunResul
         return ended  # the mail left nothing to drive
     try:
         opened = _open_due(config, thread, max_tries)
-        opened.look_for_followers()  # so that `follow(live=True)` in other processes shows the run from its beginning
+        opened.to_be_read()  # by `follow(live=True)` in other processes, from its beginning
         return drive(opened)
     except InputError as error:
         # A letter may have woken the thread for nothing, for instance one about a child that it does not wait for. Its

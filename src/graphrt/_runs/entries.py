@@ -75,7 +75,7 @@ def entries(
         for entry in batch.entries(first, thread):
             if entry.seq > after:
                 yield entry
-        if upto is not None:
+        if upto is not None and seq > after:  # not the record before them: a large one would leave the page empty
             size += len(record.body)
             if size + reader.held_bytes > _PAGE_BYTES:  # `held_bytes`: large values, stored apart
                 return

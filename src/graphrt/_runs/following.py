@@ -7,6 +7,10 @@ The process that drives the thread hands live items to the store only while a fo
 batches (decision 0160). A batch has a *place*, which grows with each batch of the thread. An item has its number within
 its run, and `seq`, the number of the last entry before it.
 
+A follower who comes late begins with a batch that tells *again* what the open tasks have shown so far (decision 0228).
+The driver writes one when the first follower comes, and from time to time; a later follower finds it in the store. One
+that had items before goes on after the last of them, by its number.
+
 A look reads the new batches, holds their items back, and returns entries and items in order: an item after the entry
 that it names, and before the next one. For the terms, see docs/glossary.md.
 """
@@ -14,17 +18,19 @@ that it names, and before the next one. For the terms, see docs/glossary.md.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 from time import monotonic, sleep
 from typing import Final, TypeAlias, final
 
+from graphrt._flows.live import Live
 from graphrt._journal.leases import release_now
 from graphrt._runs.entries import entries
-from graphrt._runs.live_items import LiveItem, Sent, items
+from graphrt._runs.live_items import Again, Heading, LiveItem, Position, Sent, opened, position_of
 from graphrt._runs.loading import the_store
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.watching import Call, Pauses, check_position, is_over
-from graphrt.events import Entry
+from graphrt.events import Entry, RunResumed, RunStarted, SuperstepAbandoned, SuperstepCommitted
 
 Followed: TypeAlias = Entry | LiveItem
 """What a follower gets."""
@@ -45,11 +51,16 @@ class LiveFeed:
 
     Interest is noted when it is made, and renewed by `read`.
 
+    Args:
+        config: The configuration of the runtime.
+        thread: The thread's id.
+        after: Where the reader goes on. Without an item, it is given what the open tasks have shown so far.
+
     Raises:
         InputError: The store carries no live items (`store-lacks`).
     """
 
-    def __init__(self, config: RunConfig, thread: str) -> None:
+    def __init__(self, config: RunConfig, thread: str, after: Position) -> None:
         self._store = the_store(config)
         self._store.require("live")
         self._codec = config.plan.codec
@@ -59,17 +70,24 @@ class LiveFeed:
         self._held_bytes = 0
         self._renew_at = monotonic() + RENEW_S
         """Monotonic time at which interest is noted again."""
-        self._place = self._store.follow_live(thread, for_s=INTEREST_S)
-        """Place of the last batch that was read; 0 before any."""
-        self._read: tuple[str, int] = "", 0
-        """Run and number of the last item that was read."""
-        # Earlier items were for other followers, and this one did not miss them. The newest batch, which is read by
-        # asking for what comes after the place before it, says which number the next item has to follow.
-        for one in self._store.relayed(thread, after=self._place - 1, limit=1) if self._place else ():
-            for sent in items(self._codec, one.body):
-                self._read = sent.run, sent.number
-        self._given = self._read
-        """Run and number of the last item that was given, from which missed ones are counted."""
+        self._from = self._store.head(thread).seq
+        """What was shown before this entry is over, or is told again: a reader without an item does not begin there."""
+        self._store.follow_live(thread, for_s=INTEREST_S)
+        self._place = 0
+        """Place of the last batch that was read. All that are kept are read: what began earlier may go on."""
+        self._run, self._number = after.run, after.number
+        """Run and number of the last item that was read; no run before the first."""
+        self._past: set[str] = set()
+        """Runs before that one: a process that lost the thread may still hand something over."""
+        self._told: Again | None = None
+        """What the run told again when this reader began to read it; None if it has read all from an earlier item on."""
+        self._lost = 0
+        """Items that the next one has to count as missed."""
+        self._shown = Shown(after)
+        self._is_new = not after.run
+        """Whether the reader looks for the newest batch that tells everything again, to begin with it."""
+        self.read()
+        self._is_new = False
 
     def read(self) -> int | None:
         """Read the batches that have come, until a bound on what is held.
@@ -87,29 +105,138 @@ class LiveFeed:
             if not batches:
                 return None
             self._place = batches[0].place
-            new = [sent for sent in items(self._codec, batches[0].body) if self._is_new(sent)]
+            new = [*self._new(*opened(self._codec, batches[0].body))]
             self._held += new
             self._held_bytes += sum(sent.size for sent in new)
         return self._held[-1].seq
 
-    def _is_new(self, sent: Sent) -> bool:
-        """Return whether the item was not read before: a batch may come twice after its driver lost a connection."""
-        run, number = self._read
-        if sent.run == run and sent.number <= number:
+    def _new(self, heading: Heading, found: Sequence[Sent]) -> Iterator[Sent]:
+        """Yield the items of a batch that were not read before, each with how many are missing before it.
+
+        A batch may come twice after its driver lost a connection.
+        """
+        run, again = heading
+        begins = run != self._run or (self._is_new and again not in (None, self._told))
+        if run in self._past or (begins and not self._begins(run, again)):
+            return
+        for sent in found:
+            number = sent.number
+            if number <= self._number:
+                continue
+            told = again is not None and number <= again.last
+            # Items are numbered from 1 in each run, those that were dropped included. A gap is what this reader missed,
+            # but for what was told again when it began: there, the numbers of what is over are missing too.
+            if not told or again != self._told:
+                known = self._number if self._told is None else max(self._number, self._told.last)
+                self._lost += max(number - 1 - known, 0)
+            self._number = number
+            missed, self._lost = self._lost, 0
+            yield sent._replace(missed=missed, seq=again.seq if told and again is not None else sent.seq)
+
+    def _begins(self, run: str, again: Again | None) -> bool:
+        """Begin to read a run, if this batch is one to begin with: it tells again what the open tasks have shown."""
+        if (self._is_new or not self._run) and (again is None or again.seq < self._from):
             return False
-        self._read = sent.run, sent.number
+        if self._is_new:
+            self._held.clear()
+            self._held_bytes = 0
+        if self._run not in ("", run):
+            self._past.add(self._run)
+        self._run, self._number = run, 0
+        self._told, self._lost = again, again.lost if again is not None else 0
         return True
 
     def before(self, seq: int) -> Iterator[LiveItem]:
         """Yield the held items that came before the entry *seq*, and drop them."""
         held = self._held
         while held and held[0].seq < seq:
-            run, number, at, mode, item, size = held.popleft()  # *at*: its `seq`; *size*: bytes of its encoded form
-            self._held_bytes -= size
-            # Items are numbered from 1 in each run, those that were dropped included. A gap is what this reader missed.
-            last, self._given = self._given, (run, number)
-            missed = number - 1 - (last[1] if run == last[0] else 0)
-            yield LiveItem(mode=mode, item=item, seq=at, missed=missed)
+            sent = held.popleft()
+            self._held_bytes -= sent.size
+            yield from self._shown.items(sent)
+
+    def passed(self, entry: Entry) -> Iterator[LiveItem]:
+        """Yield what is taken back of earlier items, now that the reader has *entry*."""
+        return self._shown.passed(entry)
+
+
+@final
+class Shown:
+    """What a reader was shown of the open tasks: it is told when an attempt is given up whose items it has.
+
+    The driver says so itself, unless it died, or the task paused and begins anew (R17).
+
+    Args:
+        after: Where the reader went on. What it was shown before that is not known.
+    """
+
+    def __init__(self, after: Position) -> None:
+        self._after = after
+        self._unsure = bool(after.run)
+        """Whether the reader may have items of open tasks from before it went on."""
+        self._run = after.run
+        self._open: dict[str, tuple[Live, bool]] = {}
+        """Open task of which the reader has items, to the item that said that it started, and whether it has ended well:
+        then its outcome is kept, and its text stays valid."""
+
+    def items(self, sent: Sent) -> Iterator[LiveItem]:
+        """Yield the items for *sent*, an item that was read."""
+        item = sent.item
+        if type(item) is Live:
+            match item.what:
+                case "started":
+                    known = self._open.get(item.task_id)
+                    if known is not None or self._unsure:
+                        yield self._withdrawn(item, sent)
+                    self._open[item.task_id] = item, False
+                case "withdrawn":
+                    self._close(item.task_id)
+                case "step":
+                    self._close(item.task_id)
+                case "ended" if item.task_id in self._open:
+                    self._open[item.task_id] = self._open[item.task_id][0], item.value == "success"
+                case _:
+                    pass
+        self._run = sent.run
+        position = str(Position(sent.seq, sent.run, sent.number))
+        yield LiveItem(
+            mode=sent.mode, item=item, seq=sent.seq, task_id=sent.task_id, position=position, missed=sent.missed
+        )
+
+    def _close(self, task_id: str) -> None:
+        """Note that nothing of a task is open any more, nor of tasks of its nested graph."""
+        inside = f"{task_id}/"
+        for id_ in [id_ for id_ in self._open if id_ == task_id or id_.startswith(inside)]:
+            del self._open[id_]
+
+    def passed(self, entry: Entry) -> Iterator[LiveItem]:
+        """Yield what is taken back, now that the reader has *entry*."""
+        event = entry.event
+        if entry.path:
+            return
+        match event:
+            case SuperstepCommitted():  # its tasks are in the journal
+                self._open.clear()
+                self._unsure = False
+            case SuperstepAbandoned():
+                yield from self._all_withdrawn(entry, {*self._open})
+            case RunStarted() | RunResumed() if entry.run != self._run:  # the tasks that had not ended run again
+                yield from self._all_withdrawn(entry, {id_ for id_, (_, ended) in self._open.items() if not ended})
+            case _:
+                pass
+
+    def _all_withdrawn(self, entry: Entry, tasks: set[str]) -> Iterator[LiveItem]:
+        """Yield an item for each of *tasks* that takes back what the reader was shown of it."""
+        for id_ in sorted(tasks):
+            started, _ = self._open.pop(id_)
+            taken_back = replace(started, what="withdrawn", value=None)
+            position = str(Position(entry.seq))
+            yield LiveItem(mode="live", item=taken_back, seq=entry.seq, task_id=id_, position=position)
+
+    def _withdrawn(self, started: Live, sent: Sent) -> LiveItem:
+        """Return the item that takes back what the reader was shown of a task that starts anew with the item *sent*."""
+        taken_back = replace(started, what="withdrawn", value=None)
+        position = str(Position(sent.seq, sent.run, sent.number - 1))
+        return LiveItem(mode="live", item=taken_back, seq=sent.seq, task_id=started.task_id, position=position)
 
 
 @final
@@ -119,7 +246,7 @@ class Follower:
     Args:
         config: The configuration of the runtime.
         thread: The thread's id.
-        after: Only entries with a greater number are read.
+        after: Where the reader goes on: the number of an entry, or the position of a live item.
         live: Whether live items are read between the entries.
 
     Raises:
@@ -128,12 +255,13 @@ class Follower:
 
     __slots__ = ("_config", "_feed", "_has_more", "_pauses", "_seq", "_thread", "over")
 
-    def __init__(self, config: RunConfig, thread: str, after: int, *, live: bool) -> None:
-        check_position(config, thread, after)
+    def __init__(self, config: RunConfig, thread: str, after: int | str, *, live: bool) -> None:
+        begins = position_of(after)
+        check_position(config, thread, begins.seq)
         self._config = config
         self._thread = thread
-        self._feed = LiveFeed(config, thread) if live else None
-        self._seq = after
+        self._feed = LiveFeed(config, thread, begins) if live else None
+        self._seq = begins.seq
         """Number of the last entry that was read."""
         self._pauses = Pauses()
         self._has_more = False
@@ -160,6 +288,8 @@ class Follower:
                 found += feed.before(entry.seq)
             found.append(entry)
             self._seq = entry.seq
+            if feed is not None:
+                found += feed.passed(entry)
         if feed is not None and self._seq >= last:  # all entries that may be given were: then the items after the last
             found += feed.before(self._seq + 1)
         self._has_more = bool(found) and self._seq < head.seq
@@ -173,7 +303,7 @@ class Follower:
         return 0.0 if self._has_more else self._pauses.next_s()
 
 
-def follow(config: RunConfig, thread: str, after: int, *, live: bool) -> Iterator[Followed]:
+def follow(config: RunConfig, thread: str, after: int | str, *, live: bool) -> Iterator[Followed]:
     """Return an iterator over the entries of a thread, and its live items if they are read; see `Runtime.follow`.
 
     The position is checked in the call, and not when the first item is read.
@@ -190,7 +320,9 @@ def _followed(follower: Follower) -> Iterator[Followed]:
         sleep(follower.pause_s())
 
 
-async def afollow(config: RunConfig, thread: str, after: int, call: Call, *, live: bool) -> AsyncIterator[Followed]:
+async def afollow(
+    config: RunConfig, thread: str, after: int | str, call: Call, *, live: bool
+) -> AsyncIterator[Followed]:
     """Yield as `follow`; the position is checked at the first read. *call* makes a call that may block."""
     from asyncio import sleep as asleep
 

@@ -2,29 +2,34 @@
 
 The driver collects live items and hands them to the store in batches (`live_relay`); `following` reads them.
 
-A batch is a line with the id of the run, and then a line for each item: its number in the run, the number of the last
-entry before it, its mode, and the item. Values are encoded as those of the journal are: a value that cannot be stored
-cannot be relayed either. Objects of graphrt's own classes in the table `_classes`, such as `TextDelta`, are written as
-the name of the class and its fields. For the terms, see docs/glossary.md.
+A batch is a line of JSON, its `Heading`, and then a line for each item: its number in the run, the number of the last
+entry before it, its mode, the item, and the id of its task. Values are encoded as those of the journal are: a value that
+cannot be stored cannot be relayed either. Objects of graphrt's own classes in the table `_classes`, such as `TextDelta`,
+are written as the name of the class and its fields. Pieces of texts that are told again are many and short: `texts`
+writes those of one task in one line. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from pydantic_core import from_json, to_json
 
 from graphrt.errors import StoreError
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec
+    from graphrt._flows.live import MessageItem
 
 LiveMode: TypeAlias = Literal["custom", "messages", "live"]
 """Stream modes of live items: values of `ctx.emit`, pieces of model replies, and how tasks go on."""
 _INNER: Final = "item"
 """Name of the field that holds another item, in those of the classes that have one, such as `MessageItem`."""
+_TEXTS: Final = "texts"
+"""In place of the mode, in a line of `texts`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +43,66 @@ class LiveItem:
 
     Values of classes that only another graph knows are plain data."""
     seq: int
-    """Number of the last entry before it. It is not a position: `after=` takes the `seq` of an entry."""
+    """Number of the last entry before it."""
+    task_id: str = ""
+    """Id of the task that showed it: a `Live` item *withdrawn* of that task takes it back. Empty if no task did."""
+    position: str = ""
+    """Where to go on after it, for `after=`: the reader gets neither this item nor one before it again."""
     missed: int = 0
-    """How many items before this one were lost, because they came faster than they were read."""
+    """How many items before this one can no longer be given: they came faster than they were read, or were too large."""
+
+
+class Position(NamedTuple):
+    """Where a reader goes on: after an entry, and after an item that came after that entry."""
+
+    seq: int
+    """Number of the last entry that the reader has; 0 for the beginning."""
+    run: str = ""
+    """Id of the run that showed the item; empty if the reader has none."""
+    number: int = 0
+    """The item's number in that run."""
+
+    def __str__(self) -> str:
+        return f"{self.seq}.{self.number}.{self.run}" if self.run else f"{self.seq}"
+
+
+def position_of(after: Any) -> Position:
+    """Return the position that a caller of `follow` gives: the `seq` of an entry, or the `position` of a `LiveItem`.
+
+    Raises:
+        InputError: It is neither.
+    """
+    if isinstance(after, int) and not isinstance(after, bool):
+        return Position(after)
+    seq, number, run = ([*after.split(".", 2), "", ""] if isinstance(after, str) else ["", "", ""])[:3]
+    if seq.isascii() and seq.isdigit() and (after == seq or (run and number.isascii() and number.isdigit())):
+        return Position(int(seq), run, int(number or 0))
+    raise INVALID_ARGUMENT(
+        argument="after=", value=after, wanted="the seq of an entry, the position of a LiveItem, or 0 for the beginning"
+    )
+
+
+class Heading(NamedTuple):
+    """The first line of a batch."""
+
+    run: str
+    """Id of the run that showed the items."""
+    again: Again | None = None
+    """Set if the batch begins to tell again what the open tasks have shown; None otherwise."""
+
+
+class Again(NamedTuple):
+    """What a batch says that begins to tell again what the open tasks have shown so far.
+
+    The items told again have the numbers up to `last`. Those after it are new to everybody.
+    """
+
+    last: int
+    """Number of the last item that was shown."""
+    seq: int
+    """Number of the thread's last entry when the newest item was shown."""
+    lost: int
+    """How many items of the open tasks are not told again, because they cannot be stored or were too large."""
 
 
 class Sent(NamedTuple):
@@ -54,42 +116,80 @@ class Sent(NamedTuple):
     """Number of the last entry before the item."""
     mode: LiveMode
     item: Any
+    task_id: str
     size: int
     """Bytes of its line, by which a reader bounds what it holds."""
+    missed: int = 0
+    """As in `LiveItem`."""
 
 
-def line(codec: Codec, number: int, seq: int, mode: str, item: Any) -> bytes:
+def line(codec: Codec, number: int, seq: int, mode: str, item: Any, task_id: str) -> bytes:
     """Return an item as one line; the arguments are as in `Sent`.
 
     Raises:
         NotStorable: A value in it cannot be stored.
     """
-    return codec.dump([number, seq, mode, _form(item)])
+    return codec.dump([number, seq, mode, _form(item), task_id])
 
 
-def batch(run: str, lines: Sequence[bytes]) -> bytes:
+def texts(codec: Codec, seq: int, pieces: Sequence[tuple[int, MessageItem]]) -> bytes:
+    """Return pieces of a text as one line, each with its number; they are of one task and of one class.
+
+    Raises:
+        NotStorable: A text cannot be stored.
+    """
+    number, item = pieces[0]
+    form = [type(item.item).__name__, item.node, [one for one, _ in pieces], [one.item.text for _, one in pieces]]
+    return codec.dump([number, seq, _TEXTS, form, item.task_id])
+
+
+def batch(heading: Heading, lines: Iterable[bytes]) -> bytes:
     """Return the items of *lines* as one batch."""
-    return b"\n".join([to_json(run), *lines])
+    return b"\n".join([to_json([heading.run, *(heading.again or ())]), *lines])
 
 
-def items(codec: Codec, body: bytes) -> Iterator[Sent]:
-    """Return the items of a batch.
+def opened(codec: Codec, body: bytes) -> tuple[Heading, list[Sent]]:
+    """Return the heading of a batch, and its items in the order of their numbers.
 
     Raises:
         StoreError: An item is damaged.
-        ValueError: The line with the id of the run is not JSON.
+        ValueError: The heading is not JSON.
     """
     head, *lines = body.split(b"\n")
-    run = str(from_json(head))
-    for one in lines:
-        try:
-            number, seq, mode, form = codec.load(one)
-        except StoreError as error:
-            if error.code != "unknown-type":  # the line is damaged
-                raise
-            # A value of a class that only another graph knows: the item stays plain data.
-            number, seq, mode, form = from_json(one)
-        yield Sent(run, number, seq, cast("LiveMode", mode), _item(form), len(one))
+    run, *again = from_json(head)
+    heading = Heading(str(run), Again(*again) if again else None)
+    found = [sent for one in lines for sent in _sent(codec, heading.run, one)]
+    return heading, sorted(found, key=lambda sent: sent.number)
+
+
+def _sent(codec: Codec, run: str, one: bytes) -> Iterator[Sent]:
+    """Yield the items of a line, which has one, or several pieces of texts."""
+    try:
+        number, seq, mode, form, task_id = codec.load(one)
+    except StoreError as error:
+        if error.code != "unknown-type":  # the line is damaged
+            raise
+        # A value of a class that only another graph knows: the item stays plain data.
+        number, seq, mode, form, task_id = from_json(one)
+    if mode != _TEXTS:
+        yield Sent(run, number, seq, cast("LiveMode", mode), _item(form), task_id, len(one))
+        return
+    name, node, numbers, pieces = form
+    for number, text in zip(numbers, pieces, strict=True):
+        item = _item(["MessageItem", {"node": node, "task_id": task_id, "item": [name, {"text": text}]}])
+        yield Sent(run, number, seq, "messages", item, task_id, len(text) + _PIECE_BYTES)
+
+
+_PIECE_BYTES: Final = 32
+"""What a piece of a text is taken to need besides its text."""
+
+
+def size_of(item: MessageItem) -> int | None:
+    """Return about how many bytes a piece of a text needs; None for any other item."""
+    from graphrt.harness.protocol import TextDelta, ThinkingDelta  # loaded by now: an agent shows the item
+
+    piece = item.item
+    return len(piece.text) + _PIECE_BYTES if type(piece) in (TextDelta, ThinkingDelta) else None
 
 
 def _form(item: Any) -> list[Any]:

@@ -1,7 +1,12 @@
-"""The driver's side of live items: collected while a reader follows the run, and handed to the store in batches.
+"""The driver's side of live items: what a run shows is kept while its tasks are open, and handed over to followers.
 
-A reader in another process gets the items through the store, as batches of lines, one line for each item (decision
-0160). `ActiveRun` makes a `LiveRelay` when the first reader follows its run.
+A *follower* is a reader of the thread, usually in another process, which gets the items through the store (decision
+0160). It may come late: what the open tasks have shown so far is kept here, in memory, and told *again* when the first
+follower comes (decision 0228). Later followers find that in the store, with all that came after it. It is told again
+from time to time, because the store deletes old batches.
+
+What is kept of a task goes when its superstep commits, since the journal has it then, and when its attempt is given up.
+Without a follower nothing is encoded or handed over.
 
 Nothing here may end a run or hold it up: what cannot be encoded or handed over is dropped, and so is what comes faster
 than a batch may grow. Each item has a number in its run, so a reader sees from a gap how many it missed. For the terms,
@@ -13,94 +18,339 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import groupby
 from threading import Lock
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, final
 
 from graphrt._codec import NotStorable
-from graphrt._runs.live_items import batch, line
+from graphrt._engine.task import DUE, RUNNING
+from graphrt._flows.live import Live, live
+from graphrt._runs.live_items import Again, Heading, batch, line, size_of, texts
 from graphrt.stores.protocol import Store
 from graphrt.stores.values import KEPT_S
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec
+    from graphrt._engine.engine import Engine
+    from graphrt._engine.task import Task
+
+T = TypeVar("T")
 
 MOST_ITEMS: Final = 1_000
 MOST_BYTES: Final = 2**20
 """Most items, and bytes of them, that wait to be handed over. Beyond that the oldest are dropped."""
+OPEN_BYTES: Final = 2**20
+"""Bytes of what is kept of an open task at the top, its nested graphs included. Beyond that the oldest are dropped."""
 BATCH_BYTES: Final = 2**18
 """Bytes of items after which a batch ends and another one begins, so that a reader need not read much at once."""
 KEPT_BYTES: Final = 8 * 2**20
 """Most bytes of a run that the store keeps for slow followers."""
+AGAIN_S: Final = KEPT_S / 2
+AGAIN_BYTES: Final = KEPT_BYTES // 2
+"""Seconds, and bytes handed over, after which what the open tasks have shown is told again."""
+
+
+class _Item(NamedTuple):
+    """An item of an open task, kept for followers who come later."""
+
+    number: int
+    mode: str
+    item: Any
+    """The item; for a value that may change later, the line that it was encoded to."""
+    task_id: str
+    size: int
+    """About how many bytes it needs."""
 
 
 @final
 class LiveRelay:
-    """Live items of one run, on their way to the store.
+    """What one run shows, for followers.
 
     Args:
         store: The store.
         thread: The thread.
         run: Id of the run.
-        codec: Encodes values of the graph.
+        engine: The engine of the top graph.
         seq: Returns the number of the thread's last entry, after which an item comes.
     """
 
-    def __init__(self, store: Store, thread: str, run: str, codec: Codec, seq: Callable[[], int]) -> None:
+    # fmt: off
+    __slots__ = (
+        "_again_at",
+        "_batches",
+        "_begun",
+        "_engine",
+        "_is_told",
+        "_kept",
+        "_kept_size",
+        "_lock",
+        "_lost",
+        "_number",
+        "_open",
+        "_run",
+        "_sending",
+        "_sent",
+        "_seq",
+        "_shown_at",
+        "_sizes",
+        "_store",
+        "_superstep",
+        "_thread",
+        "_waiting",
+        "_waiting_size",
+        "_wants_again",
+        "is_followed",
+    )
+    # fmt: on
+
+    def __init__(self, store: Store, thread: str, run: str, engine: Engine, seq: Callable[[], int]) -> None:
         self._store = store
         self._thread = thread
-        self._run = run
-        self._codec = codec
+        self._run: str = run
+        self._engine = engine
         self._seq = seq
+        self.is_followed: bool = False
+        """Whether items are handed over, because the thread has a follower."""
+        self._number = 0
+        """Number of the last item."""
+        self._superstep = self._shown_at = -1
+        """Superstep of what is kept, and number of the last entry when the newest item was shown."""
+        self._begun: dict[str, tuple[int, _Item]] = {}
+        """Open task to its present execution, and to the item that says that it started."""
+        self._open: dict[str, deque[_Item]] = {}
+        """Open task at the top to what else it has shown, its nested graphs included, in order."""
+        self._sizes: dict[str, int] = {}
+        """Open task at the top to the bytes of what is kept of it."""
+        self._lost = 0
+        """How many items of the open tasks could not be kept."""
         self._waiting: deque[bytes] = deque()
         """Encoded items that were not handed over yet, oldest first."""
-        self._size = 0
-        """Bytes of what waits."""
-        self._number = self._batches = 0
-        """Numbers of the last item and of the last batch."""
+        self._waiting_size = 0
+        self._wants_again = False
+        """Whether followers need to be told again what the open tasks have shown."""
+        self._is_told = False
+        """Whether the followers of now can begin with something that was told again."""
+        self._again_at = 0.0
+        """Monotonic time at which that was last done."""
+        self._sent = 0
+        """Bytes handed over since then."""
+        self._batches = 0
+        """Number of the last batch."""
         self._kept: deque[tuple[int, int, float]] = deque()
         """Place, bytes and monotonic time of the batches that the store keeps, oldest first."""
         self._kept_size = 0
         """Bytes of these batches."""
         self._lock = Lock()
-        """Guards what waits."""
+        """Guards what is kept and what waits."""
         self._sending = Lock()
-        """Held while a batch is handed over, so that batches are in order. It also guards `_kept` and `_batches`."""
+        """Held while a batch is handed over, so that batches are in order. It also guards what describes batches."""
 
-    def put(self, mode: str, item: Any) -> None:
-        """Take an item, from any worker thread. It is encoded now, since its node may change the value later.
+    @property
+    def _codec(self) -> Codec:
+        return self._engine.plan.codec
+
+    @property
+    def has_shown(self) -> bool:
+        """Whether open tasks have shown something, for which a follower may come at any time."""
+        return bool(self._begun)
+
+    def put(self, mode: str, item: Any, task: Task | None) -> None:
+        """Take an item, from any worker thread.
 
         Args:
             mode: The stream mode that shows it: `custom`, `messages` or `live`.
             item: The item, as that mode gives it.
+            task: The task that shows it; None if it is about the run.
         """
         with self._lock:
+            self._turn(self._engine.superstep, self._seq())
+            if type(item) is Live and self._told(item, task):
+                return
+            if task is not None:
+                self._begin(task)
+            task_id = task.id if task is not None else item.task_id if type(item) is Live else ""
             self._number += 1
-            try:
-                made = line(self._codec, self._number, self._seq(), mode, item)
-            except NotStorable:
-                return  # its number stays used: followers see the gap
-            self._waiting.append(made)
-            self._size += len(made)
-            while self._size > MOST_BYTES or len(self._waiting) > MOST_ITEMS:
-                self._size -= len(self._waiting.popleft())
+            one = self._kept_as(mode, item, task_id)
+            if one is None:
+                self._lost += 1  # its number stays used: followers see the gap
+                return
+            self._keep(one)
+            self._wait(one)
 
-    def flush(self) -> None:
+    def _told(self, item: Live, task: Task | None) -> bool:
+        """Take an item about a task that begins, or that ends what is kept of it; return False for any other."""
+        if item.what == "started":
+            if task is not None:
+                self._begin(task)
+            return True
+        if item.what == "withdrawn":
+            self._drop(item.task_id)
+            self._wants_again = True  # else one who comes now would be shown it first
+        elif item.what == "step" and not item.path:  # its superstep is committed, and the journal has it
+            self._forget()
+        else:
+            return False
+        self._number += 1
+        one = self._kept_as("live", item, item.task_id)
+        if one is not None:
+            self._wait(one)
+        return True
+
+    def _turn(self, superstep: int, seq: int) -> None:
+        """Forget what tasks of an earlier superstep have shown, now that a task of another one shows something."""
+        if superstep != self._superstep:
+            self._superstep = superstep
+            self._forget()
+        if seq != self._shown_at:  # also of an entry in an open superstep: followers who begin there need it again
+            self._shown_at = seq
+            self._wants_again = True
+
+    def _forget(self) -> None:
+        self._begun.clear()
+        self._open.clear()
+        self._sizes.clear()
+        self._lost = 0
+
+    def _begin(self, task: Task) -> None:
+        """Note that the present execution of *task* started, unless that is known, and drop what an earlier one showed."""
+        id_, known = task.id, self._begun.get(task.id)
+        if known is not None and known[0] == task.execution:
+            return
+        if known is not None:
+            self._drop(id_, below=task.node.child is None)  # a nested graph goes on from its last commit
+        self._number += 1
+        one = _Item(self._number, "live", live(task, "started", task.attempt), id_, 0)
+        self._begun[id_] = task.execution, one
+        self._wait(one)
+
+    def _kept_as(self, mode: str, item: Any, task_id: str) -> _Item | None:
+        """Return the item that was shown last, in the form in which it is kept; None if it cannot be stored."""
+        if mode == "messages" and task_id and (size := size_of(item)) is not None:
+            return _Item(self._number, mode, item, task_id, size)  # a piece of a text: its classes are immutable
+        made = self._encoded(_Item(self._number, mode, item, task_id, 0))
+        return None if made is None else _Item(self._number, mode, made, task_id, len(made))
+
+    def _encoded(self, one: _Item) -> bytes | None:
+        """Return the line of an item; None if a value in it cannot be stored."""
+        if type(one.item) is bytes:
+            return one.item
+        with suppress(NotStorable):
+            return line(self._codec, one.number, self._shown_at, one.mode, one.item, one.task_id)
+        return None
+
+    def _keep(self, one: _Item) -> None:
+        """Keep an item for followers who come later; the oldest of its task go if there is too much."""
+        if one.size > OPEN_BYTES:
+            self._lost += 1
+            return
+        root = one.task_id.partition("/")[0]
+        shown = self._open.setdefault(root, deque())
+        shown.append(one)
+        size = self._sizes.get(root, 0) + one.size
+        while size > OPEN_BYTES:
+            size -= shown.popleft().size
+            self._lost += 1
+        self._sizes[root] = size
+
+    def _drop(self, task_id: str, *, below: bool = True) -> None:
+        """Drop what a task has shown, because its attempt was given up; with *below*, also tasks of its nested graph."""
+        inside = f"{task_id}/"
+        gone = [id_ for id_ in self._begun if id_ == task_id or (below and id_.startswith(inside))]
+        for id_ in gone:
+            del self._begun[id_]
+        root = task_id.partition("/")[0]
+        kept = deque(one for one in self._open.get(root, ()) if one.task_id not in gone)
+        self._open[root] = kept
+        self._sizes[root] = sum(one.size for one in kept)
+
+    def _wait(self, one: _Item) -> None:
+        """Have an item handed over with the next batch, if somebody follows."""
+        made = self._encoded(one) if self.is_followed else None
+        if made is None or len(made) > MOST_BYTES:
+            return
+        self._waiting.append(made)
+        self._waiting_size += len(made)
+        while self._waiting_size > MOST_BYTES or len(self._waiting) > MOST_ITEMS:
+            self._waiting_size -= len(self._waiting.popleft())
+
+    def follow(self, *, wanted: bool) -> None:
+        """Begin or end to hand items over: the thread has a follower now, or none any more."""
+        engine = self._engine
+        with self._lock:
+            self.is_followed = wanted
+            if not wanted:
+                self._waiting.clear()
+                self._waiting_size = 0
+                return
+            self._wants_again, self._is_told = True, False
+            # Tasks that have shown nothing yet have started all the same. This thread is not the one that drives them:
+            # it looks whether the superstep is still the same after it has read them.
+            superstep, seq = engine.superstep, self._seq()
+            tasks = (*engine.tasks,)
+            if not tasks or (superstep, seq) != (engine.superstep, self._seq()):
+                return
+            self._turn(superstep, seq)
+            for task in tasks:
+                if task.status == RUNNING or (task.status == DUE and task is engine.lone):
+                    self._begin(task)
+                elif task.id in self._begun and self._begun[task.id][0] != task.execution:  # it waits for a retry
+                    self._drop(task.id, below=task.node.child is None)
+
+    def flush(self, *, again: bool = False) -> None:
         """Hand over what waits.
 
         Called before each commit, so that followers get items before the entries after them, and besides every 0.05
         seconds by the worker thread that looks for followers.
+
+        Args:
+            again: Whether what the open tasks have shown may be told again now. It is, in any case, to the first follower.
         """
         # Without the lock, which each commit would have to take. An item that comes just now waits for the next call.
-        if not self._waiting:
+        again = again or not self._is_told
+        if not self._waiting and not (again and self.is_followed):
             return
         with self._sending:
             with self._lock:
-                lines, self._size = [*self._waiting], 0
+                lines = [*self._waiting]
                 self._waiting.clear()
+                self._waiting_size = 0
+                told = self._again() if again and self._is_time() else None
+            run = self._run
             with suppress(Exception):  # the numbers of the next items show followers the gap
-                for some in _parts(lines):
-                    self._send(batch(self._run, some))
+                for some in _parts(lines, len) if lines else ():
+                    self._send(batch(Heading(run), some))
+            if told is not None:
+                heading = Heading(run, told[0])
+                with suppress(Exception):
+                    for some in _parts(told[1], len):
+                        self._send(batch(heading, some))
+
+    def _is_time(self) -> bool:
+        """Return whether to tell again what the open tasks have shown, if they have shown anything."""
+        old = monotonic() - self._again_at > AGAIN_S or self._sent > AGAIN_BYTES
+        return self.is_followed and self.has_shown and (self._wants_again or old)
+
+    def _again(self) -> tuple[Again, list[bytes]]:
+        """Return what the open tasks have shown: what to say of it, and its lines, in order but for pieces of texts."""
+        self._wants_again, self._is_told = False, True
+        self._again_at, self._sent = monotonic(), 0
+        begun = [one for _, one in self._begun.values()]
+        shown = sorted(begun + [one for some in self._open.values() for one in some])
+        lost, lines = self._lost, list[bytes]()
+        for some in _parts(shown, lambda one: one.size):
+            for is_text, found in groupby(sorted(some, key=_together), key=lambda one: _together(one)[0]):
+                for one in [*found] if not is_text else ():
+                    made = self._encoded(one)
+                    lost += made is None
+                    lines += () if made is None else (made,)
+                for _, pieces in groupby(found, key=_together) if is_text else ():
+                    of_one = [(one.number, one.item) for one in pieces]
+                    try:
+                        lines.append(texts(self._codec, self._shown_at, of_one))
+                    except NotStorable:
+                        lost += len(of_one)
+        return Again(self._number, self._shown_at, lost), lines
 
     def _send(self, body: bytes) -> None:
         """Give one batch to the store, and let it delete the batches that need not be kept any more.
@@ -111,6 +361,7 @@ class LiveRelay:
         place = self._store.relay(self._thread, f"{self._run}-{self._batches}", body, forget=self._forgotten())
         self._kept.append((place, len(body), monotonic()))
         self._kept_size += len(body)
+        self._sent += len(body)
 
     def _forgotten(self) -> int:
         """Return the place of the last batch that the store need not keep any more; 0 if there is none.
@@ -124,15 +375,22 @@ class LiveRelay:
         return place
 
 
-def _parts(lines: Sequence[bytes]) -> Iterator[list[bytes]]:
-    """Yield *lines* in order, in groups that end once they have more than `BATCH_BYTES`."""
-    some: list[bytes] = []
-    size = 0
-    for one in lines:
+def _together(one: _Item) -> tuple[bool, str, str, int]:
+    """Return a key that pieces of one text share, and nothing else does; it sorts all other items by their numbers."""
+    if one.mode == "messages" and type(one.item) is not bytes:
+        return True, one.task_id, type(one.item.item).__name__, 0
+    return False, "", "", one.number
+
+
+def _parts(items: Sequence[T], size: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yield *items* in order, in groups that end once they have more than `BATCH_BYTES`; one empty group without any."""
+    some: list[T] = []
+    total = 0
+    for one in items:
         some.append(one)
-        size += len(one)
-        if size > BATCH_BYTES:
+        total += size(one)
+        if total > BATCH_BYTES:
             yield some
-            some, size = [], 0
-    if some:
+            some, total = [], 0
+    if some or not items:
         yield some

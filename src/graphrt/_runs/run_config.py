@@ -198,6 +198,8 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
     """Models that replace those of agents, by the agents' names, and doubles of tools, by the tools' names."""
     check_state: bool | None
     """Whether runs look for changes that nodes made to the state; None decides by the surroundings (`checks_state`)."""
+    stream_models: bool | None
+    """Whether model calls are streamed; None streams them for readers, and in runs that a worker drives."""
     active: ActiveRuns
     threads: SharedThreads
     """The worker threads and the private event loop of the runtime."""
@@ -333,6 +335,7 @@ def configure(
     models: Mapping[str, ChatModel | str] | None = None,
     tools: Mapping[str, AnyTool] | None = None,
     worker_threads: int = 40,
+    stream_models: bool | None = None,
     check_state: bool | None = None,
 ) -> RunConfig:
     """Check the arguments of `Runtime`, which documents them, and return them as a configuration.
@@ -365,6 +368,7 @@ def configure(
         doubles=doubles,
         threads=SharedThreads(arguments.checked_workers(worker_threads)),
         check_state=check_state,
+        stream_models=stream_models,
         active=ActiveRuns(),
         redactor=_redactor(graph.__graphrt_plan__, audit),
         secrets=KnownSecrets(),

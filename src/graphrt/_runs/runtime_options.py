@@ -47,6 +47,7 @@ class RuntimeOptions(te.TypedDict, total=False):
     models: Mapping[str, ChatModel | str] | None
     tools: Mapping[str, AnyTool] | None
     worker_threads: int
+    stream_models: bool | None
     check_state: bool | None
 
 

@@ -174,7 +174,7 @@ class BoundHarness(Generic[OutputT_co]):
             host = self._host
             if show != host.emit:
                 host = copy(host)  # shares the counters and what is in flight
-                host.emit = show
+                host.emit, host.is_read = show, True
             reply: AgentReply = await drive(host, prompt, options, options.pop("transcript", None))
             return reply
 
@@ -220,8 +220,12 @@ class BoundHarness(Generic[OutputT_co]):
                 call.request = ModelRequest.build(prompt, options, defaults=defaults)  # type: ignore[arg-type]  # checked there
             return await next_(call)
 
+        def streams() -> bool:
+            """Return whether the reply is streamed: the caller of `stream` reads it, or somebody who reads the run."""
+            return show != host.emit or bool(host.streams)
+
         links: list[Link] = [Recorded(host, host.ledger), chosen, *within(host.ledger, host)]
-        reply = await chained(links, partial(ask_model, show, host if form is None else None, _checked))(call)
+        reply = await chained(links, partial(ask_model, show, streams, host if form is None else None, _checked))(call)
         if call.source == "journal" and show is not None:  # a new reply was shown by `ask_model`
             show(reply)
         if form is None:

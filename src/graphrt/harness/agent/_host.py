@@ -169,7 +169,9 @@ class Host(Protocol):
     known_by: Ledger | None
     """The innermost ledger that includes what the task used before a restart; ledgers inside it begin anew."""
     emit: Callable[[Any], None] | None
-    """Shows an item of an agent on the stream; None if there is no reader."""
+    """Shows an item of an agent on the stream; None if nobody can read it."""
+    is_read: bool
+    """Whether the caller of the agent reads the items, and not only those who read the run."""
     numbers: dict[str, int]
     """How often each thing came in this execution of the task; see `number`."""
     records: bool
@@ -178,6 +180,11 @@ class Host(Protocol):
     @property
     def key(self) -> str:
         """The task's idempotency key for the outside world: the same at every execution of the task."""
+        ...
+
+    @property
+    def streams(self) -> bool | None:
+        """Whether model calls are streamed; None if nobody reads them now, and the sinks of an agent decide."""
         ...
 
     @property
@@ -246,7 +253,13 @@ class StandaloneHost:
     def __init__(self, *, deps: Any = None, emit: Callable[[Any], None] | None = None) -> None:
         self.deps: Any = deps
         self.emit: Callable[[Any], None] | None = emit
+        self.is_read: bool = emit is not None
         self.numbers: dict[str, int] = {}
+
+    @property
+    def streams(self) -> bool | None:
+        """Whether model calls are streamed; None if nobody reads them."""
+        return self.is_read or None
 
     def beside(self) -> AbstractAsyncContextManager[None]:
         """Return nothing that does anything: no run can pause here."""
@@ -316,8 +329,15 @@ class Place:
     """The innermost ledger that its model calls must fit; None without a budget."""
     emit: Callable[[Any], None] | None
     """Shows an item on the stream above and to the agent's sinks; None if there is neither."""
+    has_sinks: bool = False
+    """Whether this agent has sinks, or one above."""
     took: list[Usage] = field(default_factory=list["Usage"], compare=False)
     """Usage of each sub-agent, appended when it has ended, and of each failed call of the agent that was billed."""
+
+    def streams(self) -> bool:
+        """Return whether a model call is streamed that is made now."""
+        wanted = self.host.streams
+        return self.has_sinks if wanted is None else wanted
 
 
 @final

@@ -8,7 +8,7 @@
 | `Retried` | repeats transient failures, and waits between the attempts |
 | `Budgeted` | reserves an upper bound, and settles what the call used |
 | `Timed` | cuts the call off when the seconds of a budget are over; only if a budget limits them |
-| the model | streams if there is a reader |
+| the model | streams if somebody reads, or the runtime says so |
 
 The list is in `Caller`. Middleware of users stands outside of it. A harness that is no agent has a chain of its own,
 with its whole reply at the end (`_bound_harness`). What a call may use, and the question for more, is `budget._admission`.
@@ -148,7 +148,7 @@ class Caller:
             links.append(Cached(cache, models[0]))
         links += [Fallback(models), Retried(retry, place.path, emit), *within(ledger, host)]
         # What a sub-agent says is not a message of the conversation.
-        self._ask = chained(links, partial(ask_model, emit, None if place.depth else host, _checked))
+        self._ask = chained(links, partial(ask_model, emit, place.streams, None if place.depth else host, _checked))
         self._models = models
         self._place = place
         self._keyed = host.records or cache is not None  # digests took a third of a turn's time
@@ -453,13 +453,17 @@ def count_earlier(ledger: Ledger, known_by: Ledger | None, recalled: Recalled) -
 
 
 async def ask_model(
-    emit: Emit | None, host: Host | None, check: Callable[[PendingCall, Any, bool], ModelResponse], call: PendingCall
+    emit: Emit | None,
+    streams: Callable[[], bool],
+    host: Host | None,
+    check: Callable[[PendingCall, Any, bool], ModelResponse],
+    call: PendingCall,
 ) -> ModelResponse:
     """Ask the model, and return its response. The end of the chain.
 
     Args:
-        emit: Receives the items of the response, or the response alone if the model cannot stream; None if there is no
-            reader.
+        emit: Receives the items of the response, or the response alone if it is not streamed; None if nobody can read it.
+        streams: Returns whether the response is streamed, if the model can stream.
         host: Records what a response had said that is cut off; None if it is not a message of the conversation.
         check: Returns the response as it can be used. It is told whether the response is the last item of a stream.
         call: The call.
@@ -467,15 +471,16 @@ async def ask_model(
     model, request, around = call.model, call.request, surroundings()
     if around.watcher is not None:
         around.watcher.asks(call.profile.name, call.messages)
-    streams = around.instead is None and emit is not None and hasattr(model, "stream")
+    streamed = around.instead is None and streams() and hasattr(model, "stream")
     response: Any = None
-    if emit is not None and streams:
+    if streamed:
         items: Any = model.stream(request)
         try:
             async for item in items:
                 response = item
                 call.began.append(item)
-                emit(item)
+                if emit is not None:
+                    emit(item)
         except asyncio.CancelledError:
             heard = "".join(item.text for item in call.began if type(item) is TextDelta)
             in_form = call.of_model and request.output is not None  # then it is not a message
@@ -487,8 +492,8 @@ async def ask_model(
                 await items.aclose()
     else:
         response = await (model.invoke(request) if around.instead is None else around.instead())
-    reply = check(call, response, streams)
-    if emit is not None and not streams:
+    reply = check(call, response, streamed)
+    if emit is not None and not streamed:
         emit(response)
     return reply
 

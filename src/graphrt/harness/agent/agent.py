@@ -410,7 +410,17 @@ class Agent(Generic[OutputT_co]):
         if self._budget is not None:
             ledger = Ledger(self._budget, of=f"agent {self.name!r}", parent=parent, warn=show)
         path = f"{path}.{number(host, path)}/"
-        return Place(host=host, depth=depth, path=path, names=names, most_depth=most, ledger=ledger, emit=show)
+        has_sinks = bool(self._sinks) or (outer is not None and outer.has_sinks)
+        return Place(
+            host=host,
+            depth=depth,
+            path=path,
+            names=names,
+            most_depth=most,
+            ledger=ledger,
+            emit=show,
+            has_sinks=has_sinks,
+        )
 
     # -- what is asked -------------------------------------------------------------------------------------------
 

@@ -1,0 +1,118 @@
+"""A model that says a text word by word, as far as the test lets it, and a client that keeps what it is shown. No tests."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+from pydantic import BaseModel
+
+from graphrt import END, START, Context, GraphBuilder, RetryPolicy
+from graphrt.events import Entry, SuperstepCommitted
+from graphrt.graph import CompiledGraph
+from graphrt.harness import AgentReply, Prompt, TextDelta
+from graphrt.runtime import Live, LiveItem, MessageItem
+
+PATIENT_S = 20.0
+
+
+class Said(BaseModel):
+    text: str = ""
+
+
+def words(most: int = 19) -> list[str]:
+    return [f"w{n} " for n in range(most)]
+
+
+class Speaker:
+    """Says *texts*, one for each call, and waits after each word until the test has let so many be said."""
+
+    def __init__(self, *texts: Iterable[str]) -> None:
+        self.texts = [[*text] for text in texts]
+        self.calls = 0
+        self.streamed = 0
+        self.said = 0
+        self.may_say = 0
+        self.fails_after: dict[int, int] = {}
+        """Number of a call, from 1, to the number of its words after which it fails."""
+
+    async def run(self, prompt: Prompt, /, **options: Any) -> AgentReply:
+        self.calls += 1
+        return AgentReply(text="".join(self.texts[self.calls - 1]))
+
+    async def stream(self, prompt: Prompt, /, **options: Any) -> AsyncIterator[Any]:
+        self.calls += 1
+        self.streamed += 1
+        call, text = self.calls, self.texts[self.calls - 1]
+        for number, word in enumerate(text):
+            while self.may_say <= self.said:  # noqa: ASYNC110 - set from another thread
+                await asyncio.sleep(0.001)
+            if self.fails_after.get(call) == number:
+                raise ConnectionError
+            self.said += 1
+            yield TextDelta(text=word)
+        yield AgentReply(text="".join(text))
+
+    def until(self, number: int) -> None:
+        """Let it say *number* words in all, and wait until it has."""
+        self.may_say = number
+        until = time.monotonic() + PATIENT_S
+        while self.said < number:
+            assert time.monotonic() < until
+            time.sleep(0.001)
+
+
+def speaking(attempts: int = 1, nodes: Iterable[str] = ("speak",)) -> CompiledGraph[Said, Any]:
+    g = GraphBuilder(Said, name="speaking")
+
+    async def speak(state: Said, ctx: Context) -> dict[str, Any]:
+        ctx.emit({"progress": 1})
+        reply = await ctx.harness.run("Speak.")
+        return {"text": reply.text}
+
+    names = [*nodes]
+    for name in names:
+        g.add_node(name, speak, retry=RetryPolicy(attempts=attempts, wait_initial_s=0.01))
+    g.add_sequence([START, *names, END])
+    return g.compile()
+
+
+class Client:
+    """What a page would show: the text of the open tasks, and what it was given for each."""
+
+    def __init__(self) -> None:
+        self.tokens: list[str] = []
+        """All pieces of texts that it was ever given."""
+        self.texts: dict[str, str] = {}
+        self.progress: list[Any] = []
+        self.tasks: list[tuple[str, str]] = []
+        self.missed = 0
+        self.entries: list[int] = []
+        self.position: int | str = 0
+        self.final: dict[str, str] = {}
+        """Text of each task that was committed, when it was."""
+
+    def take(self, one: Any) -> None:
+        if isinstance(one, Entry):
+            self.entries.append(one.seq)
+            self.position = one.seq
+            if isinstance(one.event, SuperstepCommitted):
+                self.final |= self.texts
+                self.texts = {}
+            return
+        assert isinstance(one, LiveItem)
+        self.position = one.position
+        self.missed += one.missed
+        if isinstance(one.item, MessageItem) and isinstance(one.item.item, TextDelta):
+            assert one.task_id == one.item.task_id
+            self.tokens.append(one.item.item.text)
+            self.texts[one.task_id] = self.texts.get(one.task_id, "") + one.item.item.text
+        elif isinstance(one.item, Live):
+            self.tasks.append((one.item.node, one.item.what))
+            if one.item.what == "withdrawn":
+                self.texts.pop(one.item.task_id, None)
+                self.progress = [item for task, item in self.progress if task != one.item.task_id]
+        elif one.mode == "custom":
+            self.progress.append((one.task_id, one.item))

@@ -1,0 +1,337 @@
+"""Readers that come late, or come back: what the open tasks have shown so far, then the rest, each once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphrt import END, START, Context, GraphBuilder, Runtime
+from graphrt.errors import InputError
+from graphrt.harness import Cassette
+from graphrt.runtime import LiveItem
+
+from .mail_support import Open, soon
+from .speaking import PATIENT_S, Client, Said, Speaker, speaking, words
+
+
+class Desk:
+    """A run that speaks, driven in a worker thread, and readers of it."""
+
+    def __init__(self, open_: Open, speaker: Speaker, graph: Any = None, **options: Any) -> None:
+        self.speaker = speaker
+        graph = graph or speaking()
+        self.reader_runtime = open_(graph)
+        self.driver_runtime = open_(graph, harness=speaker, **options)
+        self.thread = self.reader_runtime.start({})
+        self.worker: threading.Thread | None = None
+
+    def drive(self) -> None:
+        self.worker = threading.Thread(target=self.driver_runtime.drive, args=(self.thread,))
+        self.worker.start()
+
+    def reads(self, after: int | str = 0) -> Iterator[Any]:
+        return self.reader_runtime.follow(self.thread, after=after, live=True)
+
+    def ended(self) -> None:
+        assert self.worker is not None
+        self.worker.join(PATIENT_S)
+
+
+def read(client: Client, items: Iterator[Any], until: Callable[[], bool] = lambda: False) -> Client:
+    for one in items:
+        client.take(one)
+        if until():
+            break
+    return client
+
+
+@pytest.mark.parametrize("late", [0, 1, 7, 18])
+def test_a_reader_gets_all_words_once_whenever_it_comes(open_: Open, late: int) -> None:
+    desk = Desk(open_, Speaker(words()))
+    desk.drive()
+    desk.speaker.until(late)
+    client, items = Client(), desk.reads()
+    if late:
+        read(client, items, lambda: len(client.tokens) == late)
+    desk.speaker.may_say = 19
+    read(client, items)
+    desk.ended()
+
+    assert client.tokens == words()
+    assert [*client.final.values()] == ["".join(words())] == [desk.reader_runtime.state(desk.thread).values.text]
+    assert client.missed == 0
+    assert client.progress == [("1.0:speak", {"progress": 1})]
+    assert client.tasks == [("speak", "started"), ("speak", "ended"), ("speak", "step")]
+    assert client.entries == [entry.seq for entry in desk.reader_runtime.entries(desk.thread)]
+
+
+def test_a_second_reader_gets_what_the_first_one_has(open_: Open) -> None:
+    desk = Desk(open_, Speaker(words()))
+    desk.drive()
+    first, second = Client(), Client()
+    early = desk.reads()
+    desk.speaker.until(9)
+    read(first, early, lambda: len(first.tokens) == 9)
+    late = desk.reads()
+    read(second, late, lambda: len(second.tokens) == 9)
+    desk.speaker.may_say = 19
+    read(first, early)
+    read(second, late)
+    desk.ended()
+
+    assert first.tokens == second.tokens == words()
+    assert (first.missed, second.missed) == (0, 0)
+    assert [one for one in second.tasks if one[1] == "withdrawn"] == []
+
+
+@pytest.mark.parametrize("meanwhile", [9, 12, 19])
+def test_a_reader_that_comes_back_gets_the_rest(open_: Open, meanwhile: int) -> None:
+    desk = Desk(open_, Speaker(words()))
+    desk.drive()
+    client = Client()
+    desk.speaker.until(9)
+    items = desk.reads()
+    read(client, items, lambda: len(client.tokens) == 9)
+    del items  # the page is closed
+    desk.speaker.until(meanwhile)
+    if meanwhile == 19:
+        desk.ended()
+    items = desk.reads(client.position)
+    desk.speaker.may_say = 19
+    read(client, items)
+    desk.ended()
+
+    assert client.entries == [entry.seq for entry in desk.reader_runtime.entries(desk.thread)]
+    if meanwhile < 19:  # else the entries have the text, and its pieces may be gone
+        assert client.tokens == words()
+        assert client.missed == 0
+
+
+def test_what_an_attempt_has_said_is_taken_back_when_it_is_given_up(open_: Open) -> None:
+    speaker = Speaker(words(5), words(19))
+    speaker.fails_after = {1: 3}
+    desk = Desk(open_, speaker, speaking(attempts=2))
+    desk.drive()
+    speaker.until(3)
+    early, came_back, late = Client(), Client(), Client()
+    readers = [(early, desk.reads())]
+    read(early, readers[0][1], lambda: len(early.tokens) == 3)
+    read(came_back, desk.reads(), lambda: len(came_back.tokens) == 3)
+    speaker.until(3 + 9)
+    readers += [(came_back, desk.reads(came_back.position)), (late, desk.reads())]
+    for client, items in readers:
+        read(client, items, lambda client=client: client.texts.get("1.0:speak") == "".join(words(9)))
+    speaker.may_say = 100
+    for client, items in readers:
+        read(client, items)
+        assert [*client.final.values()] == ["".join(words())]
+    desk.ended()
+
+    assert early.tokens == came_back.tokens == words(3) + words()
+    assert late.tokens in (words(), words(3) + words())  # it may come before the driver has taken the first words back
+    assert early.progress == [("1.0:speak", {"progress": 1})]
+    assert late.missed == 0
+
+
+def test_what_a_run_had_said_that_was_left_is_taken_back_by_the_next_one(open_: Open) -> None:
+    speaker = Speaker(words(19), words(19))
+    desk = Desk(open_, speaker)
+    desk.drive()
+    speaker.until(5)
+    client, items = Client(), desk.reads()
+    read(client, items, lambda: len(client.tokens) == 5)
+    desk.driver_runtime.hand_over("a release", grace_s=0)
+    desk.ended()
+    desk.drive()
+    speaker.until(5 + 7)
+    late, late_items = Client(), desk.reads()
+    read(late, late_items, lambda: len(late.tokens) == 7)
+    speaker.may_say = 100
+    read(client, items)
+    read(late, late_items)
+    desk.ended()
+
+    assert client.tokens == words(5) + words()
+    assert ("speak", "withdrawn") in client.tasks
+    assert late.tokens == words()
+    assert client.final == late.final == {"1.0:speak": "".join(words())}
+
+
+def test_the_words_of_an_earlier_superstep_are_not_told_again(open_: Open) -> None:
+    speaker = Speaker(words(19), words(19))
+    desk = Desk(open_, speaker, speaking(nodes=("first", "second")))
+    early = Client()
+    early_items = desk.reads()
+    desk.drive()
+    speaker.until(19 + 4)
+    read(early, early_items, lambda: len(early.tokens) == 23)
+    head = desk.reader_runtime.state(desk.thread).seq
+    late = Client()
+    items = desk.reads(head)
+    read(late, items, lambda: len(late.tokens) == 4)
+    speaker.may_say = 100
+    read(late, items)
+    desk.ended()
+
+    assert late.tokens == words()
+    assert [node for node, _ in late.tasks] == ["second"] * 3
+
+
+def test_a_run_that_its_caller_drives_shows_what_it_has_shown(open_: Open) -> None:
+    g = GraphBuilder(Said, name="both")
+    gate, reached = threading.Event(), threading.Event()
+
+    @g.node
+    def work(state: Said, ctx: Context) -> dict[str, Any]:
+        for number in range(3):
+            ctx.emit({"progress": number})
+        reached.set()
+        assert gate.wait(PATIENT_S)
+        return {"text": "done"}
+
+    g.add_sequence([START, work, END])
+    graph = g.compile()
+    runtime = open_(graph)
+    worker = threading.Thread(target=runtime.run, args=({},), kwargs={"thread": "t"})
+    worker.start()
+    assert reached.wait(PATIENT_S)
+    client, items = Client(), open_(graph).follow("t", live=True)
+    read(client, items, lambda: len(client.progress) == 3)
+    gate.set()
+    read(client, items)
+    worker.join()
+
+    assert [item["progress"] for _, item in client.progress] == [0, 1, 2]
+    assert client.tasks == [("work", "started"), ("work", "ended"), ("work", "step")]
+
+
+def test_texts_of_tasks_that_speak_at_once_stay_apart(open_: Open) -> None:
+    g = GraphBuilder(Said, name="at once")
+
+    async def speak(state: Said, ctx: Context) -> None:
+        await ctx.harness.run("Speak.")
+
+    for name in ("a", "b"):
+        g.add_node(name, speak)
+        g.add_edge(START, name)
+        g.add_edge(name, END)
+    speaker = Speaker(words(), [word.upper() for word in words()])
+    desk = Desk(open_, speaker, g.compile())
+    desk.drive()
+    speaker.until(20)
+    client, items = Client(), desk.reads()
+    read(client, items, lambda: len(client.tokens) == 20)
+    speaker.may_say = 100
+    read(client, items)
+    desk.ended()
+
+    assert sorted(client.final.values()) == sorted(["".join(words()), "".join(words()).upper()])
+    assert client.missed == 0
+
+
+def test_of_an_open_task_up_to_a_megabyte_is_kept(open_: Open) -> None:
+    speaker = Speaker([f"{n:06}" + "x" * 9_994 for n in range(151)])
+    desk = Desk(open_, speaker)
+    desk.drive()
+    speaker.until(150)
+    client, items = Client(), desk.reads()
+    read(client, items, lambda: len(client.tokens) > 90)
+    speaker.may_say = 200
+    read(client, items)
+    desk.ended()
+
+    assert client.tokens == speaker.texts[0][-len(client.tokens) :]
+    assert 95 <= len(client.tokens) <= 105
+    assert len(client.tokens) + client.missed == 151 + 2  # with the progress, and the whole reply, which is too large
+
+
+@pytest.mark.parametrize(("given", "by_worker", "followed", "streams"), [
+    (None, True, False, True), (None, False, False, False), (None, False, True, True),
+    (True, False, False, True), (False, True, True, False),
+])  # fmt: skip
+def test_who_streams_models(open_: Open, given: bool | None, by_worker: bool, followed: bool, streams: bool) -> None:
+    speaker = Speaker(words())
+    speaker.may_say = 100
+    graph = speaking()
+    runtime = open_(graph, harness=speaker, stream_models=given)
+    thread = runtime.start({})
+    reader = open_(graph).follow(thread, live=True) if followed else None
+    if by_worker:
+        runtime.drive(thread)
+    else:
+        stream = runtime.stream(thread=thread, modes=("messages",) if followed else ("updates",))
+        assert [*stream]
+    del reader
+
+    assert speaker.streamed == streams
+    assert runtime.state(thread).values.text == "".join(words())
+
+
+def test_a_cassette_plays_whole_recordings_to_streams_and_the_other_way_round(tmp_path: Path) -> None:
+    graph = speaking()
+    for name, recorded, played in (("whole", False, True), ("streamed", True, False)):
+        path = tmp_path / f"{name}.json"
+        speaker = Speaker(words())
+        speaker.may_say = 100
+        with Cassette(path, mode="record") as cassette:
+            Runtime(graph, harness=cassette.harness(speaker), stream_models=recorded).run({})
+        assert speaker.streamed == recorded
+        with Cassette(path, mode="replay") as cassette:
+            runtime = Runtime(graph, harness=cassette.harness(), stream_models=played)
+            shown = [*runtime.stream({}, modes=("messages",))]
+            assert runtime.run is not None
+        pieces = [item.item.text for item in shown if type(item.item).__name__ == "TextDelta"]
+        assert "".join(pieces) == ("".join(words()) if played else "")
+
+
+def test_positions_are_checked(open_: Open) -> None:
+    graph = speaking()
+    speaker = Speaker(words())
+    speaker.may_say = 100
+    runtime = open_(graph, harness=speaker)
+    thread = runtime.start({})
+    runtime.drive(thread)
+    last = [*runtime.entries(thread)][-1].seq
+    for wrong in ("later", "1.x.run", "1.2", -1, True, None, "1.2.", "-1", "²"):
+        with pytest.raises(InputError) as error:
+            runtime.follow(thread, after=wrong, live=True)  # type: ignore[arg-type]
+        assert error.value.code in ("input", "unknown-entry")
+    with pytest.raises(InputError) as error:
+        runtime.follow(thread, after=f"{last + 5}.3.run", live=True)
+    assert error.value.code == "unknown-entry"
+    assert [one.seq for one in runtime.follow(thread, after=str(last - 1))] == [last]
+
+
+def test_async_readers_get_the_same(open_: Open) -> None:
+    desk = Desk(open_, Speaker(words()))
+    desk.drive()
+    desk.speaker.until(7)
+
+    async def go() -> Client:
+        client = Client()
+        async for one in desk.reader_runtime.afollow(desk.thread, live=True):
+            client.take(one)
+            if len(client.tokens) == 7:
+                desk.speaker.may_say = 19
+        return client
+
+    client = asyncio.run(go())
+    desk.ended()
+    assert client.tokens == words()
+
+
+def test_a_reader_that_nobody_serves_waits_for_no_item(open_: Open) -> None:
+    """A thread that nothing drives any more gives its entries, whatever its last run had shown."""
+    speaker = Speaker(words())
+    speaker.may_say = 100
+    desk = Desk(open_, speaker)
+    desk.drive()
+    desk.ended()
+    soon(lambda: not desk.reader_runtime.store.head(desk.thread).owned)  # type: ignore[union-attr]
+    found = [*desk.reads()]
+    assert not [one for one in found if isinstance(one, LiveItem) and one.mode == "messages" and one.missed]
