@@ -67,6 +67,7 @@ def mapped(entries: list[dict[str, Any]], present: list[dict[str, Any]]) -> list
     - What became of an answer names its number, `nth` (decision 0211).
     - The questions at the beginning of a fork that have an answer are marked if the state was edited after they were
       asked, as open ones were before. The older build forgot the mark.
+    - A task that returned an empty mapping has no update. In the older build it had an empty one if it was not alone.
     """
     numbers: dict[str, int] = {}
     for entry, other in zip(entries, present, strict=False):
@@ -76,6 +77,9 @@ def mapped(entries: list[dict[str, Any]], present: list[dict[str, Any]]) -> list
                 numbers[place] = entry["nth"]
             case "answer-used" | "answer-discarded":
                 entry["nth"] = numbers.get(place, other.get("nth", 0))
+            case "task-succeeded" if {} in entry["updates"]:
+                entry["updates"] = [update for update in entry["updates"] if update]
+                entry["update"] = other.get("update")
             case "interrupt-raised" if entries[0]["event"] == "thread-forked" and other.get("stale"):
                 entry["stale"] = True
     return entries

@@ -13,8 +13,7 @@ from tests.journal.test_wire_forms import reader, written
 
 from graphrt._journal.batch_format import closed
 from graphrt._journal.body import ERASED_LINE, Names
-from graphrt._journal.text_in_values import holds_text
-from graphrt._journal.value_lines import places
+from graphrt._journal.erasing import holds_text, places
 
 
 @settings(max_examples=60)

@@ -208,8 +208,8 @@ def _effect_started(engine: Engine, event: events.EffectStarted) -> None:
 def _effect_recorded(engine: Engine, event: events.EffectRecorded) -> None:
     """Note the result of an effect, which the task gets when it runs again; it may be how a child thread ended."""
     task = _task(engine, event.task)
-    # A staged result that was erased: the effect may have run again since, and left a result that was not.
-    if event.result is not ERASED or event.key not in task.more().effects:
+    known = task.more().effects.get(event.key)
+    if known is None or known.result is ERASED:  # one that was erased may have run again, and have a new result
         task.more().effects[event.key] = _of(task, event)
     heard(engine, event.key)
 

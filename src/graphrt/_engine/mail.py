@@ -1,6 +1,6 @@
 """How mail from other processes changes a thread (R22): signals are received and taken, and open questions answered.
 
-The owner of a thread takes its letters at a pause of a run (`_flows.mail`), or while no run drives the thread
+The owner of a thread takes its letters at a pause of a run (`_flows.run`), or while no run drives the thread
 (`_runs.reopen_run`). The functions here change the engine and log events. The caller stores the events and deletes the
 letters in one commit.
 

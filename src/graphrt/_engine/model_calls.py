@@ -148,8 +148,8 @@ class ModelCalls:
             case events.ReplyStopped():
                 self.stopped[call] = event
             case events.ModelReplied():
-                # A staged reply that was erased: the model may have been asked again since.
-                if event.reply is not ERASED or call not in self.replies:
+                known = self.replies.get(call)
+                if known is None or known.reply is ERASED:  # a model whose reply was erased may have been asked again
                     self.replies[call] = event
 
     # -- what follows from the values ----------------------------------------------------------------------------

@@ -75,15 +75,15 @@ def _restore(engine: Engine, staged: Staged, kept: dict[str, Sequence[Logged]], 
     for task in engine.tasks:
         mine = task.id
         effects = f"{mine}#"
-        # Effects that were stored while the task was still running, and what a fork kept. Before the task's own row, which
-        # counts if both have a result: records contain a digest of that row, so it cannot be changed unnoticed.
-        for key in staged:
-            if key.startswith(effects):
-                evolve_all(engine, staged[key], journalled=False)
         if mine in staged:  # all that is known of the task
             _forget(task)
             evolve_all(engine, without_outdated_outcome(engine, staged[mine]), journalled=False)
             _check_updates(engine, task)
+        # Effects that were stored while the task was still running, and what a fork kept. After the task's own row, which
+        # counts if both have a result: records contain a digest of that row, so it cannot be changed unnoticed.
+        for key in staged:
+            if key.startswith(effects):
+                evolve_all(engine, staged[key], journalled=False)
         if task.node.child is not None:
             if kept:
                 task.more().kept = kept

@@ -27,6 +27,7 @@ from graphrt._engine import emit_events, failures, mutation_check, outcome
 from graphrt._engine.committed import Uncommitted
 from graphrt._engine.committing import commit
 from graphrt._engine.engine import Engine
+from graphrt._engine.mail import deliver, take_letters
 from graphrt._engine.outcome import report
 from graphrt._engine.task import DONE, DUE, FAILED, PAUSED, RUNNING, STOPPED, Task
 from graphrt._flows.deadlines import UNTIMED, Ends, cut_by, may_start, set_timeout, too_late
@@ -44,9 +45,8 @@ from graphrt._flows.effects import (
 )
 from graphrt._flows.kept import take_kept
 from graphrt._flows.live import given_up, reported, step_items, take_long_way
-from graphrt._flows.mail import standing, take_mail
 from graphrt._flows.queued import kept_here
-from graphrt._flows.run_one import PREPARED, one, prepared, settled, stage
+from graphrt._flows.run_one import PREPARED, one, prepared, settled, stage, standing
 from graphrt.errors import StoreError
 
 
@@ -344,10 +344,24 @@ def _superstep(engine: Engine, control: Control, ends: Ends) -> Flow:
             emit_events.raised(engine, task)  # logs its questions
     # Signals and answers that other processes posted (R22) may let a task go on at once. Only the outermost graph
     # takes them, also for tasks of nested graphs.
-    if (engine.signals or control.letters) and not engine.path and (yield from take_mail(engine, control)):
+    if (engine.signals or control.letters) and not engine.path and (yield from _take_mail(engine, control)):
         return None
     yield from _show(engine, PAUSED)
     return INTERRUPTED
+
+
+def _take_mail(engine: Engine, control: Control) -> Flow:
+    """Take the mail of a superstep whose tasks all wait, and return whether one of them is due now.
+
+    The run loop calls it before a pause. If no task is due, the run pauses. The entries that say what the mail did, and
+    the deletion of the letters, are one commit. Letters that arrive later make the paused thread due.
+    """
+    letters = [control.letters.popleft() for _ in range(len(control.letters))]  # others may arrive meanwhile
+    taken = take_letters(engine, letters)  # places in the store, by which the letters are deleted
+    deliver(engine)  # signals, also ones that came before, to tasks that wait for them in `ctx.receive`
+    if engine.log:  # never empty if a letter was taken: each leaves an event, also one that is dropped
+        yield Record(emit_events.take(engine), standing(engine) if engine.dirty else (), taken=taken)
+    return any(task.status == DUE for task in engine.tasks)
 
 
 def _route(engine: Engine, control: Control) -> Flow:

@@ -6,16 +6,17 @@ docs/glossary.md.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from types import CoroutineType
 from typing import Any, Final
 
+from graphrt._engine import emit_events
 from graphrt._engine.engine import Engine
 from graphrt._engine.outcome import report
 from graphrt._engine.task import DUE, STOPPED, Task, TimedOut
 from graphrt._flows.deadlines import Ends, cut_by, may_start, out_of_time, too_late
 from graphrt._flows.effects import NOW, TIME, Await, Control, Flow, Sleep, Stage
 from graphrt._flows.live import reported
-from graphrt._flows.mail import standing
 from graphrt.commands import Interrupt
 
 PREPARED: Final = frozenset({CoroutineType, Interrupt, TimedOut})
@@ -107,6 +108,21 @@ def date_of(question: Interrupt) -> Flow:
     """
     if question.expires_s is not None:
         question.expires_at = (yield TIME) + question.expires_s
+
+
+def standing(engine: Engine) -> list[tuple[str, list[emit_events.Logged]]]:
+    """Return the events to stage of all tasks with unstaged changes, and count those changes as staged.
+
+    Staged events are kept by the store beside the journal, until the open superstep commits. They tell all that is
+    known of their task, and replace what was staged of it before.
+
+    Returns:
+        Pairs of a task id and the task's events, 0..n in task order.
+    """
+    # `dirty` has the tasks with unstaged changes; it is empty in a run that stages nothing.
+    tasks = sorted(engine.dirty, key=attrgetter("index"))  # task order, not completion order (R2)
+    engine.dirty.clear()
+    return [(task.id, emit_events.standing(engine, task)) for task in tasks]
 
 
 def stage(engine: Engine) -> Flow:

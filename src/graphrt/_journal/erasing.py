@@ -5,6 +5,11 @@ which has no user values, and every other line is one value: one write of a fiel
 Such a line is the unit. `{"$t":"erased","v":null}` takes its place. In the record's seal (its link to the hash chain)
 the hash of salt and line takes the place of the salt. Header, leaf and MAC stay, so that the chain still verifies.
 
+Line 0 lists the entries as `[code, path, field, ...]`, and the fields have the numbers of the lines of their values:
+`event_schema` knows which fields do (`places`). A text is looked for in lines without decoding them into objects
+(`holds_text`). An encoded value is JSON. A value of a class is an object in which the key `TAG` (`$t`) names the class;
+bytes are such an object with their base64 form under `v`.
+
 What repeats a value goes with it: snapshots that were made after it, checksums of its field, and digests of snapshots
 and of staged outcomes, by which records vouch for those. A record at the end, with a `ValuesErased`, says that values
 were erased, and vouches for what is staged now. `_runs.erasing` chooses the lines, and has the store write the result.
@@ -12,21 +17,23 @@ were erased, and vouches for what is staged now. `_runs.erasing` chooses the lin
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, final
 
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
+from graphrt._codec.refusal import TAG
 from graphrt._journal.batch import Batch
 from graphrt._journal.batch_format import blob_names, closed, digest, encode
 from graphrt._journal.body import ERASED_LINE, Body, Names
+from graphrt._journal.event_schema import lines_of
+from graphrt._journal.field_codecs import Kind
 from graphrt._journal.reader import Reader, check_end, check_name, check_own, lacking
 from graphrt._journal.staging import binding, outcomes
 from graphrt._journal.standing import ThreadStanding
-from graphrt._journal.text_in_values import escaped
 from graphrt._journal.thread_fold import chain_of
 from graphrt._journal.thread_meta import read_meta
-from graphrt._journal.value_lines import Place, places
 from graphrt._journal.verifying import PLAIN, note_erased
 from graphrt.events import ValuesErased
 from graphrt.stores.protocol import Store
@@ -35,6 +42,76 @@ from graphrt.stores.values import Commit, Loaded, Record, Saved
 if TYPE_CHECKING:
     from graphrt._journal.chain import Chain
     from graphrt._journal.log_keys import KeyRing
+
+
+class Place(NamedTuple):
+    """A line that holds a value."""
+
+    line: int
+    """Number of the line."""
+    kind: Kind
+    """What the line holds:
+
+    - `field`: a write of a field;
+    - `reply`: a model's reply;
+    - `value`: another value, such as an effect, an answer or a message;
+    - `checksums`: checksums of fields;
+    - `type`: the type of an answer;
+    - `vouch`: digests of staged bodies, of a snapshot or of the names in the meta.
+    """
+    field: str | None = None
+    """Name of the field that is written; None for other kinds."""
+    entry: int = 0
+    """Position, in the body, of the entry that it belongs to."""
+
+
+def places(structure: Sequence[Any], names: Sequence[str]) -> Iterator[Place]:
+    """Yield the lines of a body that hold values.
+
+    Args:
+        structure: Line 0 of the body, decoded.
+        names: Names of the thread, those that the body introduces included.
+    """
+    # Version, time, run, cause and new names come first. `more`: the number of the line that vouches, if there is one.
+    _, _, _, _, _, entries, *more = structure
+    for entry, (code, _, *stored) in enumerate(entries):  # the path is not needed
+        for line, kind, field in lines_of(code, stored, names):
+            yield Place(line, kind, field, entry)
+    for line in more:
+        yield Place(line, "vouch")
+
+
+_BINARY: Final = (b'"$t":"bytes"', b'"$t":"bytearray"')
+"""How encoded bytes are found. Their base64 form hides a text that they contain."""
+
+
+def escaped(text: str) -> bytes:
+    """Return *text* as it stands inside a JSON string."""
+    return to_json(text)[1:-1]
+
+
+def holds_text(line: bytes, text: str) -> bool:
+    """Return whether *text* is part of a text, a key or bytes (in UTF-8) anywhere in the encoded value *line*."""
+    # Every character is escaped in one way only, so the bytes tell most lines apart without parsing them.
+    if escaped(text) not in line and not any(tag in line for tag in _BINARY):
+        return False
+    rest: list[Any] = [from_json(line)]
+    while rest:
+        value = rest.pop()
+        if value.__class__ is str:
+            if text in value:
+                return True
+        elif value.__class__ is list:
+            rest += value
+        elif value.__class__ is dict:
+            tag = value.pop(TAG, None)  # the name of a class is not part of the value
+            if tag in ("bytes", "bytearray") and text.encode() in b64decode(str(value.get("v"))):
+                return True
+            if any(text in key for key in value):
+                return True
+            rest += value.values()
+    return False
+
 
 Choose: TypeAlias = Callable[[int, Place, bytes], bool]
 """Returns whether to erase a line; takes the number of its entry, its place (what it holds), and the line."""

@@ -23,7 +23,7 @@ from graphrt.commands import ERASED
 from graphrt.events import Amounts, HandledTask, JoinStanding, Usage
 
 Kind: TypeAlias = Literal["field", "reply", "value", "checksums", "type", "vouch"]
-"""What a line of a body holds; `value_lines.Place` explains the kinds."""
+"""What a line of a body holds; `erasing.Place` explains the kinds."""
 Line: TypeAlias = tuple[int, Kind, str | None]
 """A line that a field refers to: its number, what it holds, and the name of the field of the state that it writes."""
 

@@ -7,13 +7,18 @@ by `write`, also for edits of a thread.
 An entry is an event with its number (`seq`), time, run and cause: the last start, resume or commit before it. A
 `Logged` is a pair of path and event; the path is empty for the graph at the top. What is known of tasks of an open
 superstep is staged: stored by key beside the journal until the superstep commits. A record vouches for staged bodies
-and snapshots by digests. The tail is what was written since the last snapshot. Sinks are callables that get entries.
+and snapshots by digests. The tail is what was written since the last snapshot.
+
+A sink is a callable that gets each entry once it is stored. Its events are those of the run, at hand without decoding.
+A user's sink gets copies of them, because nodes and callers may change what they hold without effect on the run (R15).
+Graphrt's own sinks only read, so they share the events, and for plain supersteps, which are stored without events, they
+get a function that makes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, final
 
@@ -31,11 +36,12 @@ from graphrt._journal.batch_format import digest, encode, encode_state
 from graphrt._journal.body import Body, Names
 from graphrt._journal.fast_step_bytes import FastStepBytes
 from graphrt._journal.open_questions import Listing
-from graphrt._journal.sink_entries import handed, show_later
 from graphrt._journal.staging import encode_staged, outcomes, settled
 from graphrt._journal.standing import STATUS, ThreadStanding
 from graphrt._journal.thread_commits import ThreadCommits
 from graphrt._journal.thread_meta import preload, renewed
+from graphrt._plan.copying import SCALARS
+from graphrt._plan.fields import is_mapping, own
 from graphrt.errors import InputError
 from graphrt.events import Entry
 from graphrt.events.status import Status
@@ -370,3 +376,42 @@ class Journal:
         with self._lock:
             if self._commits is not None:
                 self._commits.close()
+
+
+def handed(event: Any) -> Any:
+    """Return *event* with copies of all its containers: a caller may change it without effect on run or journal.
+
+    Readers of the journal need none: what they get was decoded for them.
+    """
+    changed: dict[str, Any] = {}
+    for field in fields(event):
+        value = getattr(event, field.name)
+        if value.__class__ is events.StateSaved:
+            changed[field.name] = handed(value)
+        elif value.__class__ not in _SAFE and not isinstance(value, BaseException):  # exceptions are shared
+            changed[field.name] = own(_plain(value))
+    return replace(event, **changed) if changed else event
+
+
+_SAFE: Final = frozenset({*SCALARS, events.Amounts, events.Usage})
+"""Classes whose instances cannot be changed, and need no copy."""
+
+
+def _plain(value: Any) -> Any:
+    """Return a mapping as a plain dict: a `Stamped`, an update that was encoded, would bring its bytes along."""
+    return {**value} if is_mapping(value) else value
+
+
+def show_later(sinks: Sequence[Callable[[Entry], Any]], make: Callable[[], Iterable[Entry]]) -> None:
+    """Hand the entries that *make* returns to *sinks*, which only read them, so that no copies are made.
+
+    Making entries costs more than all else that a traced step pays on its own thread. So a sink with the method
+    `__graphrt_later__` gets *make*, and calls it on a thread of its choice, or never.
+    """
+    for sink in sinks:
+        later: Any = getattr(sink, "__graphrt_later__", None)
+        if later is not None:
+            later(make)
+            continue
+        for entry in make():
+            sink(entry)

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from graphrt import events
 from graphrt._engine.erased_work import erased_fields, erased_work
-from graphrt._journal.erasing import Choose, ThreadErasure
+from graphrt._journal.erasing import Choose, Place, ThreadErasure, holds_text
 from graphrt._journal.leases import give_back, release_now, take
 from graphrt._journal.reader import WORLD, Reader
-from graphrt._journal.text_in_values import holds_text
 from graphrt._journal.thread_meta import read_meta
-from graphrt._journal.value_lines import Place
 from graphrt._journal.verifying import PLAIN
 from graphrt._runs.entries import entries
 from graphrt._runs.erasure_report import ErasureReport, Left

@@ -14,7 +14,7 @@ A letter has a place and a kind (`what`): "cancel", "signal", "answers", "input"
 child thread) or "task" (the report of a worker of a queue). `told` is what it says, by name. `take_mail` takes the mail
 of a thread that no process drives (R22): it is cancelled, answered, or begins its next run. What the mail did is
 written, and the letters deleted, in one commit. If the thread can go on then, it has the status "running", as one that
-was started and left; `Runtime.drive` drives it next. A run takes the mail that comes meanwhile itself (`_flows.mail`).
+was started and left; `Runtime.drive` drives it next. A run takes the mail that comes meanwhile itself (`_flows.run`).
 
 A worker of a queue posts what the driver would have staged (R27, decision 0159). `letters_about_tasks` reads its
 reports before the thread is folded, and `take_reports` writes them as the first commit of the run. For the terms, see
