@@ -1,17 +1,18 @@
-"""graphrt's own message classes, which can be stored in any field without being declared or registered (decision 0035).
+"""Classes that can be stored in any field without being declared or registered: graphrt's own messages, pydantic's values.
 
-The table of tags is closed, and the module of a class is loaded when a value or a tag of it is met. The tags have a
-prefix that no class name can have. If the state declares one of these classes, or the program registers it, its tag is
-its own name, as for any other class. For the terms, see docs/glossary.md.
+The table of tags is closed, and the module of a class is loaded when a value or a tag of it is met (decision 0035). The
+tags have a prefix that no class name can have. If the state declares one of these classes, or the program registers it,
+its tag is its own name, as for any other class. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 from graphrt._codec.entries import entry_of
 from graphrt._codec.entry import Entry
-from graphrt._codec.pydantic_values import pydantic_by_class, pydantic_by_tag
+from graphrt._codec.pydantic_values import PYDANTIC_NAMES, pydantic_class, pydantic_entry
 from graphrt.commands import EndType, StartType
 from graphrt.errors import Problem
 
@@ -30,33 +31,11 @@ _NAMES: Final = frozenset(
         "Usage",
     }
 )
-_PREFIX: Final = "graphrt:"
 WORDS: Final[dict[Any, str]] = {Problem: "problem", StartType: "start", EndType: "end"}
 """Other classes of graphrt that any value may contain: a finding of `compile()`, and the types of START and END.
 
 Their modules are always loaded, so they are in the tables of every codec. Their tags look like those of built-in types.
 """
-OWN_TAGS: Final = frozenset(_PREFIX + name for name in _NAMES)
-
-
-def own_by_class(cls: Any) -> Entry | None:
-    """Return the entry of *cls* if it is one of graphrt's message classes, or of pydantic's values, else None.
-
-    Called for each class that the codec's tables do not have.
-    """
-    name: str = cls.__qualname__
-    # The cheap tests first: `_class` loads modules.
-    if name not in _NAMES or not cls.__module__.startswith("graphrt.") or _class(name) is not cls:
-        return pydantic_by_class(cls)
-    return entry_of(cls, _PREFIX + name)
-
-
-def own_by_tag(tag: str) -> Entry | None:
-    """Return the entry of the class of these that is stored under *tag*, or None. Called for tags that no table has."""
-    if tag not in OWN_TAGS:
-        return pydantic_by_tag(tag)
-    name = tag.removeprefix(_PREFIX)
-    return entry_of(_class(name), tag)
 
 
 def _class(name: str) -> Any:
@@ -71,3 +50,45 @@ def _class(name: str) -> Any:
     from graphrt.harness import messages, protocol
 
     return protocol.AgentReply if name == "AgentReply" else getattr(messages, name)
+
+
+class _Library(NamedTuple):
+    """Classes that any value may contain. Their modules are loaded when a value or a tag of one is met."""
+
+    prefix: str
+    """Package of the classes, which is also the prefix of their tags."""
+    names: frozenset[str]
+    load: Callable[[str], Any]
+    """Returns the class with one of the names; None if the library does not have it."""
+    entry: Callable[[Any, str], Entry | None]
+    """Returns the entry of a class under a tag."""
+
+
+_LIBRARIES: Final = (
+    _Library("graphrt", _NAMES, _class, entry_of),
+    _Library("pydantic", PYDANTIC_NAMES, pydantic_class, pydantic_entry),
+)
+OWN_TAGS: Final = frozenset(f"{library.prefix}:{name}" for library in _LIBRARIES for name in library.names)
+
+
+def own_by_class(cls: Any) -> Entry | None:
+    """Return the entry of *cls* if it is one of graphrt's message classes, or of pydantic's values, else None.
+
+    Called for each class that the codec's tables do not have.
+    """
+    name: str = cls.__qualname__
+    for library in _LIBRARIES:
+        # The cheap tests first: `load` loads modules.
+        if name in library.names and cls.__module__.startswith(f"{library.prefix}.") and library.load(name) is cls:
+            return library.entry(cls, f"{library.prefix}:{name}")
+    return None
+
+
+def own_by_tag(tag: str) -> Entry | None:
+    """Return the entry of the class of these that is stored under *tag*, or None. Called for tags that no table has."""
+    prefix, _, name = tag.partition(":")
+    for library in _LIBRARIES:
+        if prefix == library.prefix and name in library.names:
+            cls = library.load(name)
+            return None if cls is None else library.entry(cls, tag)
+    return None

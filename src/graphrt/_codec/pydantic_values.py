@@ -15,9 +15,9 @@ from graphrt._codec.entry import Entry
 from graphrt._codec.refusal import TAG, NotStorable
 from graphrt._codec.walk import TAGGED_BYTES, Reader, Writer, only
 
-__all__ = ["PYDANTIC_TAGS", "is_url", "pydantic_by_class", "pydantic_by_tag", "url_entry"]
+__all__ = ["PYDANTIC_NAMES", "is_url", "pydantic_class", "pydantic_entry", "url_entry"]
 
-_NAMES: Final = frozenset(
+PYDANTIC_NAMES: Final = frozenset(
     [
         "AnyHttpUrl",
         "AnyUrl",
@@ -41,8 +41,6 @@ _NAMES: Final = frozenset(
         "NameEmail",
     ]
 )
-_PREFIX: Final = "pydantic:"
-PYDANTIC_TAGS: Final = frozenset(_PREFIX + name for name in _NAMES)
 
 
 def is_url(cls: Any) -> bool:
@@ -52,34 +50,18 @@ def is_url(cls: Any) -> bool:
     return networks is not None and issubclass(cls, (*networks.AnyUrl.__bases__, *networks.MongoDsn.__bases__))
 
 
-def pydantic_by_class(cls: Any) -> Entry | None:
-    """Return the entry of *cls* if it is one of pydantic's value classes, else None."""
-    name: str = cls.__qualname__
-    if name not in _NAMES or not cls.__module__.startswith("pydantic.") or _class(name) is not cls:
-        return None
-    return _entry(cls, name)
-
-
-def pydantic_by_tag(tag: str) -> Entry | None:
-    """Return the entry of pydantic's class that is stored under *tag*, or None."""
-    name = tag.removeprefix(_PREFIX)
-    cls = _class(name) if tag in PYDANTIC_TAGS else None
-    return None if cls is None else _entry(cls, name)
-
-
-def _class(name: str) -> Any:
-    """Return pydantic's class *name*, which is one of `_NAMES`; None if this version of pydantic does not have it."""
+def pydantic_class(name: str) -> Any:
+    """Return pydantic's class *name*, one of `PYDANTIC_NAMES`; None if this version of pydantic does not have it."""
     import pydantic  # its classes are loaded when they are asked for: 10 ms, which most states do not need
 
     return getattr(pydantic, name, None)
 
 
-def _entry(cls: Any, name: str) -> Entry:
-    """Return the entry of pydantic's class *cls*, which is called *name*."""
-    tag = _PREFIX + name
-    if name == "ByteSize":
+def pydantic_entry(cls: Any, tag: str) -> Entry:
+    """Return the entry of *cls*, one of pydantic's value classes."""
+    if cls.__qualname__ == "ByteSize":
         return _made_of(cls, tag, int, cls)
-    if name == "NameEmail":
+    if cls.__qualname__ == "NameEmail":
         return _made_of(cls, tag, lambda value: [value.name, value.email], lambda parts: cls(*parts))
     return url_entry(cls, tag)
 

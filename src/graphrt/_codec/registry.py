@@ -15,7 +15,6 @@ from graphrt._codec.entries import builtin_base, custom_entry, entry_of
 from graphrt._codec.entry import Entry
 from graphrt._codec.leaves import LEAF_DECODERS, LEAF_ENCODERS
 from graphrt._codec.own import OWN_TAGS, WORDS
-from graphrt._codec.pydantic_values import PYDANTIC_TAGS
 from graphrt._codec.secrets import SECRET_TAG, decode_secret, encode_secret
 from graphrt._codec.walk import PLAIN_ENCODERS, Decoder, Encoder
 from graphrt._secret import Secret
@@ -44,7 +43,7 @@ BUILT_IN_ENCODERS: Final[dict[type, Encoder]] = (
     PLAIN_ENCODERS | LEAF_ENCODERS | CONTAINER_ENCODERS | {Secret: encode_secret}
 )
 BUILT_IN_DECODERS: Final[dict[str, Decoder]] = LEAF_DECODERS | CONTAINER_DECODERS | {SECRET_TAG: decode_secret}
-RESERVED_TAGS: Final = frozenset({"blob", *BUILT_IN_DECODERS, *WORDS.values(), *OWN_TAGS, *PYDANTIC_TAGS})
+RESERVED_TAGS: Final = frozenset({"blob", *BUILT_IN_DECODERS, *WORDS.values(), *OWN_TAGS})
 """Tags under which no class can be registered: those of built-in types, of graphrt's own and pydantic's classes, and of a blob.
 
 A blob is a large value that is stored apart; a reference to it has the tag "blob".

@@ -12,14 +12,12 @@ thread: otherwise a retry after the fault would have to wait for its own lease.
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
-import weakref
 from collections.abc import Callable, Iterable
 from math import inf
 from typing import Final, final
 
-from graphrt._journal.per_store import PerStore, joined
+from graphrt._journal.per_store import PerStore, StoreWorker
 from graphrt.errors import StoreError
 from graphrt.errors._codes.threads import THREAD_HAS_MOVED
 from graphrt.stores.protocol import Store
@@ -30,23 +28,17 @@ IDLE_S: Final = 2.0
 
 
 @final
-class LeaseRenewer:
+class LeaseRenewer(StoreWorker):
     """Renews the claims of one store, and releases those whose release failed."""
 
     def __init__(self, store: Store) -> None:
-        # Weak, because renewers are found by their store: a strong reference would keep the store alive.
-        self._store = weakref.ref(store)
+        super().__init__(store, "graphrt-leases")
         self._claims: dict[int, tuple[Claim, float]] = {}
         """Claims by their `id()`, each with the monotonic time of its next renewal."""
         self._owed: dict[str, tuple[Claim, float]] = {}
         """Thread to a claim whose release failed, and the monotonic time at which its lease has run out."""
         self._until: dict[int, float] = {}
         """Monotonic time until which each claim holds for certain, by its `id()`: no other process can take it before."""
-        self._changed = threading.Condition()
-        """Guards all of this, and wakes the worker thread early."""
-        self._worker: threading.Thread | None = None
-        self._ending = False
-        """Whether the store was closed, so that the worker thread ends as soon as nothing is left to do."""
         self._due = 0.0
         """Monotonic time at which the worker thread looks again; 0 until it has set it."""
 
@@ -110,25 +102,18 @@ class LeaseRenewer:
             if self._owed.get(claim.thread, (None,))[0] is claim:
                 del self._owed[claim.thread]
 
-    def end(self) -> None:
-        """End the worker thread, now or when nothing is left to renew and to release: the store was closed."""
-        with self._changed:
-            self._ending = True
-            worker = None if self._claims or self._owed else self._worker
-            self._changed.notify_all()
-        joined(worker)
-
     def _wake(self, due: float) -> None:
         """Make the worker thread look at *due* at the latest. The caller holds the lock."""
-        if self._worker is None:
-            worker = threading.Thread(target=self._work, name="graphrt-leases", daemon=True)
-            worker.start()  # before it is kept: if that fails, the next claim tries again
-            self._worker = worker
+        self._start()
         if due < self._due:
             self._changed.notify_all()  # it sleeps until a later time, for claims with longer leases
 
-    def _pause(self) -> bool:
-        """Wait until something is due. Returns False if nothing is left: the worker thread then ends."""
+    def _is_busy(self) -> bool:
+        """Return whether a claim is to be renewed or released."""
+        return bool(self._claims or self._owed)
+
+    def _next(self) -> tuple[list[Claim], list[tuple[Claim, float]]] | None:
+        """Wait until something is due; return the claims to renew, and those to release."""
         with self._changed:
             idle = time.monotonic() + IDLE_S
             while True:
@@ -136,64 +121,44 @@ class LeaseRenewer:
                 # The idle time counts if a release is to be tried again, or if there is nothing to renew.
                 self._due = min([*dues, idle] if self._owed or not dues else dues)
                 left_s = self._due - time.monotonic()
-                if left_s <= 0 or (self._ending and not dues and not self._owed):
+                if left_s <= 0 or (self._ending and not self._is_busy()):
                     break
                 self._changed.wait(
                     min(left_s, IDLE_S)
                 )  # removed claims do not wake it, and it ends soon after the last
-            if not self._claims and not self._owed:
+            if not self._is_busy():
                 self._worker = None  # under the lock: the next `_wake` starts another one
-                return False
-            return True
+                return None
+            return self._chosen(), list(self._owed.values())
 
     def _chosen(self) -> list[Claim]:
         """Return the claims to renew now, and schedule their next renewals after a third of the lease."""
-        with self._changed:
-            now = time.monotonic()
-            chosen = [(key, claim) for key, (claim, due) in self._claims.items() if due <= now]
-            for key, claim in chosen:
-                self._claims[key] = claim, now + claim.lease_s / 3
-            return [claim for _, claim in chosen]
+        now = time.monotonic()
+        chosen = [(key, claim) for key, (claim, due) in self._claims.items() if due <= now]
+        for key, claim in chosen:
+            self._claims[key] = claim, now + claim.lease_s / 3
+        return [claim for _, claim in chosen]
 
-    def _work(self) -> None:
-        """Renew and release until nothing is left, or the store is gone; runs in the worker thread."""
-        while self._pause():
-            claims = self._chosen()
-            with self._changed:
-                owed = list(self._owed.values())
-            store = self._store()
-            if store is None:
-                return
-            # No error may end this thread, which other claims need. The next attempt, or the run's next commit, meets
-            # the error again.
+    def _do(self, store: Store, work: tuple[list[Claim], list[tuple[Claim, float]]]) -> None:
+        """Renew and release claims. After an error, the next attempt, or the run's next commit, meets it again."""
+        claims, owed = work
+        with contextlib.suppress(Exception):
+            if claims:
+                now = time.monotonic()
+                store.renew(claims)
+                # A void claim is not renewed, without an error. So one whose lease had run out stays in doubt.
+                self._extend([one for one in claims if self._until.get(id(one), 0.0) > time.monotonic()], now)
+        for claim, until in owed:
             with contextlib.suppress(Exception):
-                if claims:
-                    now = time.monotonic()
-                    store.renew(claims)
-                    # A void claim is not renewed, without an error. So one whose lease had run out stays in doubt.
-                    self._extend([one for one in claims if self._until.get(id(one), 0.0) > time.monotonic()], now)
-            for claim, until in owed:
-                with contextlib.suppress(Exception):
-                    store.release(claim)
-                    self._paid(claim)
-                if until < time.monotonic():  # the lease has run out: nothing is left to release
-                    self._paid(claim)
-            del store  # this frame must not keep the store alive while it waits
+                store.release(claim)
+                self._paid(claim)
+            if until < time.monotonic():  # the lease has run out: nothing is left to release
+                self._paid(claim)
 
 
 _RENEWERS: Final = PerStore(LeaseRenewer)
-
-
-def renewer_of(store: Store) -> LeaseRenewer:
-    """Return the renewer of *store* in this process."""
-    return _RENEWERS.of(store)
-
-
-def end(store: Store) -> None:
-    """End the worker thread that renews the leases of *store*, which was closed."""
-    renewer = _RENEWERS.made(store)
-    if renewer is not None:
-        renewer.end()
+renewer_of: Final = _RENEWERS.of
+end: Final = _RENEWERS.end
 
 
 def take(store: Store, thread: str, *, create: bool, lease_s: float, at: float) -> Claim:

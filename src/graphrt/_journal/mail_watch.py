@@ -9,13 +9,11 @@ query the store, so a step costs nothing. For a run that is shorter than the int
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias, final
 
-from graphrt._journal.per_store import PerStore, joined
+from graphrt._journal.per_store import PerStore, StoreWorker
 from graphrt.stores.filters import FollowerFilter, MailFilter, ThreadFilter
 from graphrt.stores.protocol import Store
 from graphrt.stores.values import MailMessage
@@ -44,19 +42,15 @@ class Shown(Protocol):
 
 
 @final
-class MailWatch:
+class MailWatch(StoreWorker):
     """Hands the mail of the threads of one store to the runs that drive them in this process."""
 
     def __init__(self, store: Store) -> None:
-        self._store = weakref.ref(store)  # watches are found by their store, and must not keep it alive
+        super().__init__(store, "graphrt-mail")
         self._runs: dict[str, tuple[Deliver, Shown]] = {}
         """Runs that go on, by thread."""
         self._pause_s = POLL_S
         """Seconds until the next look."""
-        self._changed = threading.Condition()  # guards `_runs` and `_worker`
-        self._worker: threading.Thread | None = None
-        self._ending = False
-        """Whether the store was closed, so that the worker thread ends after the last run."""
 
     def add(self, thread: str, deliver: Deliver, shown: Shown) -> None:
         """Call *deliver* with mail of *thread* from now on, and *shown* with whether it has a follower.
@@ -64,10 +58,7 @@ class MailWatch:
         A run calls this when it begins, and `remove` when it ends.
         """
         with self._changed:
-            if self._worker is None:
-                worker = threading.Thread(target=self._work, name="graphrt-mail", daemon=True)
-                worker.start()  # before it is kept: if that fails, the next run tries again
-                self._worker = worker
+            self._start()
             self._runs[thread] = deliver, shown
 
     def remove(self, thread: str, deliver: Deliver) -> None:
@@ -77,16 +68,12 @@ class MailWatch:
             if thread in self._runs and self._runs[thread][0] == deliver:
                 del self._runs[thread]
 
-    def end(self) -> None:
-        """End the worker thread, now or after the last run: the store was closed."""
-        with self._changed:
-            self._ending = True
-            worker = None if self._runs else self._worker
-            self._changed.notify_all()
-        joined(worker)
+    def _is_busy(self) -> bool:
+        """Return whether a run goes on."""
+        return bool(self._runs)
 
-    def _wanted(self) -> dict[str, tuple[Deliver, Shown]]:
-        """Return the runs to look for, after a pause; none if the worker thread is to end."""
+    def _next(self) -> dict[str, tuple[Deliver, Shown]] | None:
+        """Return the runs to look for, after a pause; None if the worker thread is to end."""
         idle_since = time.monotonic()
         while True:
             with self._changed:
@@ -95,21 +82,15 @@ class MailWatch:
                     return dict(self._runs)
                 if self._ending or time.monotonic() - idle_since >= IDLE_S:
                     self._worker = None  # under the lock: the next `add` starts another one
-                    return {}
+                    return None
 
-    def _work(self) -> None:
-        """Look for mail until no run goes on, or the store is gone; runs in the worker thread."""
-        while runs := self._wanted():
-            store = self._store()
-            if store is None:
-                return
-            # No error may end this thread, which other runs need. The letters wait, and the next look finds them.
-            with contextlib.suppress(Exception):
-                for head in store.query(ThreadFilter(ids=[*runs], has_mail=True)):
-                    with contextlib.suppress(Exception):
-                        runs[head.thread][0](store.query(MailFilter(thread=head.thread)))  # calls its `deliver`
-            self._look_for_followers(store, {thread: shown for thread, (_, shown) in runs.items()})
-            del store  # this frame must not keep the store alive while it waits
+    def _do(self, store: Store, work: dict[str, tuple[Deliver, Shown]]) -> None:
+        """Look for mail. After an error, the letters wait, and the next look finds them."""
+        with contextlib.suppress(Exception):
+            for head in store.query(ThreadFilter(ids=[*work], has_mail=True)):
+                with contextlib.suppress(Exception):
+                    work[head.thread][0](store.query(MailFilter(thread=head.thread)))  # calls its `deliver`
+        self._look_for_followers(store, {thread: shown for thread, (_, shown) in work.items()})
 
     def _look_for_followers(self, store: Store, runs: dict[str, Shown]) -> None:
         """Say to each run whether it is followed, and let those that are hand over the items they have collected.
@@ -127,15 +108,5 @@ class MailWatch:
 
 
 _WATCHES: Final = PerStore(MailWatch)
-
-
-def watch_of(store: Store) -> MailWatch:
-    """Return the watch of *store* in this process."""
-    return _WATCHES.of(store)
-
-
-def end(store: Store) -> None:
-    """End the worker thread that looks for mail of *store*, which was closed."""
-    watch = _WATCHES.made(store)
-    if watch is not None:
-        watch.end()
+watch_of: Final = _WATCHES.of
+end: Final = _WATCHES.end

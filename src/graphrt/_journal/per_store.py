@@ -1,35 +1,92 @@
-"""One helper object per store and process, such as the worker thread that renews its leases."""
+"""Worker threads that work for one store while runs use it: one of a kind for each store and process."""
 
 from __future__ import annotations
 
 import os
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Generic, TypeVar, final
+from typing import Any, Generic, TypeVar, final
 
 from graphrt._forks import FreshLock
 from graphrt.stores.protocol import Store
 
-T = TypeVar("T")
+
+class StoreWorker(ABC):
+    """Something that a worker thread does for one store, for as long as there is something to do.
+
+    Args:
+        store: The store. Workers are found by it, and must not keep it alive.
+        name: Name of the worker thread.
+    """
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._store = weakref.ref(store)
+        self._name = name
+        self._changed = threading.Condition()
+        """Guards all that the worker knows, and wakes its thread early."""
+        self._worker: threading.Thread | None = None
+        self._ending = False
+        """Whether the store was closed, so that the worker thread ends as soon as nothing is left to do."""
+
+    @abstractmethod
+    def _is_busy(self) -> bool:
+        """Return whether something is left to do. Called with the lock."""
+
+    @abstractmethod
+    def _next(self) -> Any:
+        """Wait until something is to be done, and return it. None ends the thread, which `_worker` must say then."""
+
+    @abstractmethod
+    def _do(self, store: Store, work: Any) -> None:
+        """Do *work*, which `_next` returned. It must not raise: others need this thread."""
+
+    def _start(self) -> None:
+        """Start the worker thread, if it does not run. The caller holds the lock."""
+        if self._worker is None:
+            worker = threading.Thread(target=self._work, name=self._name, daemon=True)
+            worker.start()  # before it is kept: if that fails, the next call tries again
+            self._worker = worker
+
+    def _work(self) -> None:
+        """Work until nothing is left to do, or the store is gone; runs in the worker thread."""
+        while (work := self._next()) is not None:
+            store = self._store()
+            if store is None:
+                return
+            self._do(store, work)
+            del store  # this frame must not keep the store alive while it waits
+
+    def end(self) -> None:
+        """End the worker thread, now or when nothing is left to do: the store was closed. Waits a second at most."""
+        with self._changed:
+            self._ending = True
+            worker = None if self._is_busy() else self._worker
+            self._changed.notify_all()
+        if worker is not None and worker is not threading.current_thread():
+            worker.join(1.0)
+
+
+W = TypeVar("W", bound=StoreWorker)
 
 
 @final
-class PerStore(Generic[T]):
-    """Finds the helper of a store: made at first use, and made again in a forked child, where no thread goes on.
+class PerStore(Generic[W]):
+    """Finds the worker of a store: made at first use, and made again in a forked child, where no thread goes on.
 
     Args:
-        make: Makes the helper of a store, which must not keep the store alive.
+        make: Makes the worker of a store.
     """
 
-    def __init__(self, make: Callable[[Store], T]) -> None:
+    def __init__(self, make: Callable[[Store], W]) -> None:
         self._make = make
-        self._found: weakref.WeakKeyDictionary[Store, tuple[int, T]] = weakref.WeakKeyDictionary()
-        """Process id and helper, by store."""
+        self._found: weakref.WeakKeyDictionary[Store, tuple[int, W]] = weakref.WeakKeyDictionary()
+        """Process id and worker, by store."""
         self._lock = FreshLock()  # free in a forked child, even if another thread held it
 
-    def of(self, store: Store) -> T:
-        """Return the helper of *store* in this process."""
+    def of(self, store: Store) -> W:
+        """Return the worker of *store* in this process."""
         with self._lock:
             pid = os.getpid()
             made = self._found.get(store)
@@ -37,14 +94,9 @@ class PerStore(Generic[T]):
                 made = self._found[store] = pid, self._make(store)
             return made[1]
 
-    def made(self, store: Store) -> T | None:
-        """Return the helper of *store* in this process, or None if nobody has used it yet."""
+    def end(self, store: Store) -> None:
+        """End the worker of *store*, which was closed, if there is one in this process."""
         with self._lock:
             found = self._found.get(store)
-        return found[1] if found is not None and found[0] == os.getpid() else None
-
-
-def joined(worker: threading.Thread | None) -> None:
-    """Wait a second at most until a worker thread of a helper, which was told to end, has ended."""
-    if worker is not None and worker is not threading.current_thread():
-        worker.join(1.0)
+        if found is not None and found[0] == os.getpid():
+            found[1].end()
