@@ -61,8 +61,6 @@ quiet: Final = QuietWarnings(
 """Filters of warnings, active during every call; entered on the loop only."""
 ours: Final[ContextVar[_http_exchange.Exchange | None]] = ContextVar("graphrt_litellm_call", default=None)
 """The current call of graphrt; None in calls by others, for which the changes to litellm have no effect."""
-unmapped: Final[ContextVar[list[str] | None]] = ContextVar("graphrt_unmapped", default=None)
-"""Collects the finish reasons of the current call that litellm did not know; it warns, and turns them into "stop"."""
 _LOGGERS: Final = ("LiteLLM", "openai", "httpx", "httpcore", "aiohttp")
 """Prefixes of the loggers that write about requests; at DEBUG, with headers, addresses and bodies."""
 
@@ -157,11 +155,11 @@ def _asked_for(record: logging.LogRecord) -> bool:
 
 
 def _take_unmapped(record: logging.LogRecord) -> bool:
-    """Move warnings about unknown finish reasons from the log to `unmapped`."""
-    found = unmapped.get()
-    if found is None or "Unmapped finish_reason" not in str(record.msg):
+    """Move warnings about unknown finish reasons from the log to the call that they are about."""
+    exchange = ours.get()
+    if exchange is None or "Unmapped finish_reason" not in str(record.msg):
         return True
-    found.append(record.getMessage())
+    exchange.has_unknown_reason = True
     return False
 
 

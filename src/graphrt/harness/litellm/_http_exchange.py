@@ -94,6 +94,8 @@ class Exchange:
     """What is corrected in the bodies of requests; None for nothing."""
     seen: Seen = field(default_factory=Seen)
     """What was read of the latest answer."""
+    has_unknown_reason: bool = False
+    """Whether litellm warned of a finish reason that it does not know; it turns them into "stop"."""
 
 
 def install(current: ContextVar[Exchange | None]) -> None:

@@ -214,7 +214,6 @@ class LiteLLMModel:
         name = request.model or self._name
         exchange = Exchange(headers=headers, correction=correction_of(request.messages, name))
         call = _Call(name, self._at_provider(request), self._given, timeout_s, secrets, exchange)
-        _client.unmapped.set(call.unmapped)
         _client.ours.set(call.exchange)
         return call
 
@@ -289,7 +288,6 @@ class _Call:
         self._secrets: Final = secrets
         self.streamed = False
         """Whether a stream was asked for."""
-        self.unmapped: Final[list[str]] = []
         self.exchange: Final = exchange
         self._shown = 0
         """How many of the thoughts seen below litellm have been passed on."""
@@ -354,7 +352,7 @@ class _Call:
         if seen.finish is not None and (seen.finish != "tool_calls" or reply.tool_calls):
             return seen.finish
         # litellm turns a reason that it does not know into "stop", and makes one up if there is none.
-        made_up = self.unmapped or (seen.api is not None and seen.reason is None)
+        made_up = self.exchange.has_unknown_reason or (seen.api is not None and seen.reason is None)
         return "unknown" if told == "stop" and made_up else told
 
     def new_thoughts(self) -> Iterator[ThinkingDelta]:
