@@ -21,10 +21,9 @@ from graphrt.errors._codes.doubles import (
     SCRIPT_WRONG_CALL,
 )
 from graphrt.events import Usage
-from graphrt.harness._doubles.reply_pieces import count_words
 from graphrt.harness._doubles.script_items import Book
 from graphrt.harness._doubles.unused import note
-from graphrt.harness.messages import ToolCall
+from graphrt.harness.messages import AssistantMessage, ToolCall
 from graphrt.harness.protocol import AgentReply
 from graphrt.harness.request import ModelRequest
 from graphrt.harness.script import (
@@ -86,7 +85,7 @@ class Recorder:
                 given = await given
         reply = self._reply(given, request, number)
         self._check(reply, request, number)
-        usage = count_words(request, reply) if self._usage == "words" else self._usage
+        usage = _counted_words(request, reply) if self._usage == "words" else self._usage
         return replace(
             reply,
             usage=usage if reply.usage is None else reply.usage,
@@ -189,6 +188,16 @@ def _called(fn: Callable[[ModelRequest], Any], request: ModelRequest) -> Any:
     except RuntimeError:
         return fn(request)
     return invoke(fn, (request,), {})
+
+
+def _counted_words(request: ModelRequest, reply: AgentReply) -> Usage:
+    """Return a deterministic usage: words of all messages as input tokens, words of the reply as output tokens."""
+    asked = sum(len(message.text.split()) for message in request.messages)
+    for message in request.messages:
+        if isinstance(message, AssistantMessage):
+            asked += sum(len(call.arguments_text.split()) for call in message.tool_calls)
+    told = len(reply.text.split()) + sum(len(call.arguments_text.split()) for call in reply.tool_calls)
+    return Usage(input_tokens=asked, output_tokens=told, calls=1)
 
 
 class ScriptPlayer(Recorder):
