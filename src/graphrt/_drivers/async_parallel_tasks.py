@@ -174,7 +174,7 @@ class AsyncParallelTasks:
         *until* is in seconds of the monotonic clock; None waits without a limit.
         """
         schedule, control = self.schedule, self.services.control
-        schedule.held = any(one[2].__class__ in ODD for one in schedule.ended)
+        schedule.held = any(one[2].__class__ in ODD for one in [*schedule.ended])  # a copy: threads append
         control.on_halt.append(self._more)
         self._launch()  # tasks that were held back until the flow had seen a failure
         try:

@@ -141,7 +141,7 @@ class ParallelTasks:
         schedule, control, called = self.schedule, self.services.control, False
         limit = schedule.limit
         # What held the schedule was collected, or is in `ended`.
-        schedule.held = any(one[2].__class__ in ODD for one in schedule.ended)
+        schedule.held = any(one[2].__class__ in ODD for one in [*schedule.ended])  # a copy: threads append
         self._launch()
         try:
             while True:
