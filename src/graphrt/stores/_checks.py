@@ -158,20 +158,15 @@ def check_times(**times: float | None) -> None:
             raise INVALID_ARGUMENT(argument=f"{name}=", value=time, wanted="seconds since the epoch, or None")
 
 
-def page_size(limit: int | None, **times: float | None) -> int:
-    """Return the greatest number of results of a listing with this *limit*, or -1 for all, as in SQLite's LIMIT.
-
-    Args:
-        limit: Most results; None for all.
-        times: The times of the listing's filter, which are checked too.
+def page_size(limit: int | None) -> int | None:
+    """Return the greatest number of rows of a listing with this *limit*; None for all.
 
     Raises:
-        InputError: *limit* is negative or not an int, or a time is not a number (`input`).
+        InputError: *limit* is negative or not an int (`input`).
     """
-    check_times(**times)
-    if limit is None:
-        return -1
     given: Any = limit
+    if given is None:
+        return None
     if not (is_number(given, whole=True) and given >= 0):
         raise INVALID_ARGUMENT(
             argument="limit=", value=limit, wanted="how many rows at most, 0 or more, or None for all"

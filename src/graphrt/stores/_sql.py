@@ -54,7 +54,6 @@ CONDITIONS: Final[Mapping[type, Mapping[str, str]]] = {
         "node": "q.node = {p}",
         "tags": "TAGS",
     },
-    MailFilter: {"thread": "m.no = (SELECT no FROM {s}.thread WHERE id = {p})"},
     ScheduleFilter: {"graph": "graph = {p}", "due_by": "due_at <= {p}", "prefix": "BEGINS(name)"},
 }
 _WAITING: Final = ", ".join(f"'{status}'" for status in WAITING)
@@ -163,10 +162,14 @@ class Sql(ABC):
 
     def _filled(self, text: str, field: str) -> str:
         """Return the condition *text* with the texts of the dialect, for the parameter *field*."""
-        for column in ("thread.id", "name"):
-            text = text.replace(f"BEGINS({column})", self.begins(column, field))
-        text = text.replace("CONTAINS(label.folded)", self.contains("label.folded", field))
-        return text.replace("LISTED_STATUS", self.listed_status).replace("{p}", f"%({field})s")
+        word, _, column = text.removesuffix(")").partition("(")
+        if word == "BEGINS":
+            return self.begins(column, field)
+        if word == "CONTAINS":
+            return self.contains(column, field)
+        if "LISTED_STATUS" in text:
+            text = text.replace("LISTED_STATUS", self.listed_status)
+        return text.replace("{p}", f"%({field})s")
 
     def _fits(self, value: Any) -> bool:
         return not isinstance(value, str) or self.accepts(value)
@@ -238,12 +241,12 @@ class Sql(ABC):
 
     def messages(self, wanted: MailFilter) -> Statement:
         """Return the statement for the mail of a thread. Its page has `after`, a place, and `most`."""
-        texts, values = self.conditions(wanted) or ([], {})
-        return self._statement(
-            f"SELECT m.place, {self.message}, m.body FROM {self.mail} WHERE {' AND '.join([self.untaken, *texts])}"
-            " AND m.place > %(after)s ORDER BY m.place LIMIT %(most)s",
-            values,
+        text = (
+            f"SELECT m.place, {self.message}, m.body FROM {self.mail} WHERE {self.untaken}"
+            " AND m.no = (SELECT no FROM {s}.thread WHERE id = %(thread)s)"
+            " AND m.place > %(after)s ORDER BY m.place LIMIT %(most)s"
         )
+        return Statement(self.finished(text), {"thread": wanted.thread})
 
     def schedules(self, wanted: ScheduleFilter) -> Statement | None:
         """Return the statement for schedules. Its page has `after`, a name, and `most`.

@@ -153,10 +153,11 @@ class Store(ABC):
             InputError: The store does not offer this (`store-lacks`); there is no thread *after*, or no thread
                 whose rows are wanted (`unknown-thread`); or an argument is not valid (`input`).
         """
-        if wanted.needs is not None:
-            self.require(wanted.needs)
-        most = page_size(limit, **wanted.times)
-        return self.select(wanted, after=after, limit=None if most < 0 else most)
+        needs = wanted.needs
+        if needs is not None:
+            self.require(needs)
+        check_times(**wanted.times)
+        return self.select(wanted, after=after, limit=page_size(limit))
 
     @abstractmethod
     def select(self, wanted: Filter[Any], *, after: str | None, limit: int | None) -> list[Any]:

@@ -172,7 +172,7 @@ class Database:
                     if not (of_sqlite(error) or of_a_row(error)):
                         raise
                     raise explain(error, self.path, "nothing was changed", thread=thread) from error
-                if not self._moved():
+                if self._state is None or not self._moved():
                     return found
                 self.drop()
             raise files.in_use(self.path, "another process keeps writing it")

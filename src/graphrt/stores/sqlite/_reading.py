@@ -112,11 +112,10 @@ class Columns:
         Raises:
             TypeError: A value has another type.
         """
-        # One set for all rows: a thread with thousands of records must not cost thousands of calls.
-        if {tuple(map(type, row)) for row in rows} <= self._kinds:
-            return rows
-        row = next(row for row in rows if tuple(map(type, row)) not in self._kinds)
-        raise TypeError(f"{self._what} of {', '.join(map(short, row))}")
+        for row in rows:
+            if tuple(map(type, row)) not in self._kinds:
+                raise TypeError(f"{self._what} of {', '.join(map(short, row))}")
+        return rows
 
 
 def types_of(row: Any) -> list[Any]:
