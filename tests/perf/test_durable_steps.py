@@ -12,7 +12,7 @@ import pytest
 from graphrt import Runtime
 from graphrt.audit import AuditLog
 from graphrt.stores import SqliteStore
-from graphrt.stores.sqlite import _file_system, _log
+from graphrt.stores.sqlite import _files, _log
 from graphrt.stores.sqlite._journal_modes import Pragmas
 
 from . import graphs
@@ -86,7 +86,7 @@ def loading(folder: Path, *, chain: bool) -> Prepare:
 def test_durable_step_stays_within_its_calls(
     tmp_path: Path, options: dict[str, Any], most: float, most_of_all: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_file_system, "_SETTLED_NS", -1e18)  # as if nothing had been made in the folder for seconds
+    monkeypatch.setattr(_files, "_SETTLED_NS", -1e18)  # as if nothing had been made in the folder for seconds
     # Checkpoints have a thread of their own: how many of them end during a run depends on the machine.
     monkeypatch.setattr(_log, "PAGES", 10**9)
     assert calls_per_unit(sqlite(tmp_path, **options), 100, PYTHON) <= most

@@ -12,7 +12,7 @@ import pytest
 from graphrt import Runtime
 from graphrt._journal.fast_step_bytes import FastStepBytes
 from graphrt.stores import SqliteStore
-from graphrt.stores.sqlite import _file_system
+from graphrt.stores.sqlite import _files
 from graphrt.stores.sqlite._journal_modes import Pragmas
 
 from . import graphs
@@ -61,7 +61,7 @@ def steps(folder: Path, sinks: list[Any], kinds: frozenset[str]) -> float:
 def test_tracing_adds_at_most_a_bounded_number_of_calls_to_a_durable_step(
     tmp_path: Path, tracing: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_file_system, "_SETTLED_NS", -1e18)  # as if nothing had been made in the folder for seconds
+    monkeypatch.setattr(_files, "_SETTLED_NS", -1e18)  # as if nothing had been made in the folder for seconds
 
     assert steps(tmp_path, [tracing], PYTHON) - steps(tmp_path, [], PYTHON) <= 33
     assert steps(tmp_path, [tracing], CALLS) - steps(tmp_path, [], CALLS) <= 70

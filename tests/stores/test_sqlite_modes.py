@@ -61,7 +61,7 @@ def test_file_with_a_rollback_journal_keeps_it_and_its_copy_gets_a_log(tmp_path,
 
 
 def test_file_on_a_network_gets_a_rollback_journal_and_that_is_told_once(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(modes.place, "network", lambda path: "nfs4")
+    monkeypatch.setattr(modes, "network_of", lambda path: "nfs4")
     for _ in range(2):
         with SqliteStore(tmp_path / "runs.db") as store:
             assert granted(store, "journal_mode", "synchronous") == ["delete", 3]
@@ -74,7 +74,7 @@ def test_log_on_a_network_is_refused_and_a_copy_there_has_none(tmp_path, monkeyp
     path = tmp_path / "runs.db"
     with SqliteStore(path) as store:
         store.release(claimed(store))
-        monkeypatch.setattr(modes.place, "network", lambda path: "nfs4")
+        monkeypatch.setattr(modes, "network_of", lambda path: "nfs4")
         store.backup(tmp_path / "copy.db")
     with pytest.raises(StoreError, match=r"write-ahead log, which does not work where it lies \(nfs4\)") as caught:
         SqliteStore(path).query(ThreadFilter()).query(ThreadFilter()).query(ThreadFilter())

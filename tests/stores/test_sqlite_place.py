@@ -12,15 +12,16 @@ import pytest
 
 from graphrt.errors import StoreError
 from graphrt.stores import SqliteStore
-from graphrt.stores.sqlite import _file_system as place
+from graphrt.stores.sqlite import _files as files
+from graphrt.stores.sqlite import _journal_modes as modes
 from graphrt.stores.values import Commit
 
 
 def test_file_that_is_not_there_has_no_identity(tmp_path: Path) -> None:
-    assert place.identity(str(tmp_path / "none")) is None
+    assert files.identity(str(tmp_path / "none")) is None
 
 
-def quiet(folder: place.Folder) -> None:
+def quiet(folder: files.Folder) -> None:
     """Wait until nothing has changed in *folder* for longer than its timestamps are coarse."""
     while not folder.unchanged():
         folder.checked()
@@ -53,7 +54,7 @@ def test_folder_in_which_a_name_was_changed(tmp_path: Path, change: Callable[[Pa
     file = tmp_path / "folder" / "file"
     file.parent.mkdir()
     file.write_bytes(b"x")
-    folder = place.Folder(str(file))
+    folder = files.Folder(str(file))
     quiet(folder)
     file.write_bytes(b"xy")
     assert folder.unchanged()
@@ -70,10 +71,10 @@ def test_folder_that_changed_just_now_is_not_trusted(
     """A file system that counts whole seconds may be late by two, one that counts ticks by a few milliseconds."""
     second = time.time_ns() // 10**9 * 10**9
     was_ns = second - 2 * 10**9 if coarse else second + 1
-    monkeypatch.setattr(place, "time_ns", lambda: was_ns + (2_900_000_000 if coarse else 40_000_000))
+    monkeypatch.setattr(files, "time_ns", lambda: was_ns + (2_900_000_000 if coarse else 40_000_000))
     stat = SimpleNamespace(st_dev=1, st_ino=2, st_mtime_ns=was_ns, st_ctime_ns=was_ns)
-    monkeypatch.setattr(place.os, "stat", lambda path: stat)
-    folder = place.Folder(str(tmp_path / "file"))
+    monkeypatch.setattr(files.os, "stat", lambda path: stat)
+    folder = files.Folder(str(tmp_path / "file"))
     for _ in range(3):
         assert not folder.unchanged()
         folder.checked()
@@ -89,7 +90,7 @@ def test_file_that_was_removed_from_a_quiet_folder(tmp_path: Path, part: str) ->
         for _ in range(2):
             with pytest.raises(StoreError, match="removed or replaced"):
                 store.release(claim)
-            quiet(place.Folder(str(tmp_path / "away")))
+            quiet(files.Folder(str(tmp_path / "away")))
         (tmp_path / "away").rename(tmp_path / f"runs.db{part}")
         store.release(claim)
 
@@ -118,12 +119,12 @@ garbage
 )
 def test_network_file_systems_are_known(path: str, kind: str | None, tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "mounts").write_text(MOUNTS)
-    monkeypatch.setattr(place, "_MOUNTS", str(tmp_path / "mounts"))
+    monkeypatch.setattr(modes, "_MOUNTS", str(tmp_path / "mounts"))
 
-    assert place.network(path) == kind
+    assert modes.network_of(path) == kind
 
 
 def test_nobody_tells_of_mounts_elsewhere(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(place, "_MOUNTS", str(tmp_path / "none"))
+    monkeypatch.setattr(modes, "_MOUNTS", str(tmp_path / "none"))
 
-    assert place.network(str(Path.cwd())) is None
+    assert modes.network_of(str(Path.cwd())) is None

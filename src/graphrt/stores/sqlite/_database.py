@@ -28,10 +28,9 @@ from graphrt.errors._codes.stores import STORE_CLOSED
 from graphrt.stores._owners import Owner, this_owner
 from graphrt.stores.sqlite import _files as files
 from graphrt.stores.sqlite._errors import BUSY, breaks, explain, locked_while_opened, of_a_row, of_sqlite, primary
-from graphrt.stores.sqlite._file_system import Folder, identity
+from graphrt.stores.sqlite._files import Folder, identity, with_polling
 from graphrt.stores.sqlite._group_commit import DONE, CalledInsideError, Group, Write
 from graphrt.stores.sqlite._journal_modes import Pragmas
-from graphrt.stores.sqlite._lock_polling import held_twice, with_polling
 from graphrt.stores.sqlite._log import Log
 
 if TYPE_CHECKING:
@@ -159,7 +158,7 @@ class Database:
         """
         self.home.check()
         with self.lock:
-            if self._db is not None and self._db.in_transaction and held_twice(self.lock):  # see `write`
+            if self._db is not None and self._db.in_transaction and _held_twice(self.lock):  # see `write`
                 raise SQLITE_CALLED_INSIDE_A_CALL(database=self.path)
             for _ in range(_READS):
                 try:
@@ -264,7 +263,7 @@ class Database:
         if self.closing and not all(one.last for one in writes):
             raise STORE_CLOSED(store=f"The store of {self.path!r}")
         db = self._db or self.connection()
-        if db.in_transaction and held_twice(self.lock):  # inside a read of this thread, see `write`
+        if db.in_transaction and _held_twice(self.lock):  # inside a read of this thread, see `write`
             raise SQLITE_CALLED_INSIDE_A_CALL(database=self.path)
         if self._read_only is not None:
             db = self._writable(first.thread, first.kept)
@@ -386,3 +385,15 @@ def _close_all(connections: list[Connection]) -> None:
         except Exception as error:  # there is nothing to do about a connection that cannot be closed
             if not of_sqlite(error):
                 raise
+
+
+def _held_twice(lock: Any) -> bool:
+    """Return whether this thread holds *lock*, a `threading.RLock`, twice: whether it was interrupted inside a call.
+
+    A transaction that is open although the lock is held once was left behind by Ctrl-C; the next BEGIN ends it.
+    """
+    lock.release()
+    try:
+        return bool(lock._is_owned())  # as `threading.Condition` asks
+    finally:
+        lock.acquire()

@@ -1,6 +1,6 @@
 """Translation of SQLite's result codes into the errors of a store.
 
-Only the table and its texts. When to try again is decided in `_database` and `_lock_polling`.
+Only the table and its texts. When to try again is decided in `_database` and `_files`.
 
 SQLite reports a *primary* code in the lowest 8 bits (such as 10, an I/O error), and the detail in the bits above. The
 names in capitals are declared errors: a call of one with its data makes the exception.

@@ -1,4 +1,4 @@
-"""Opening the file of a SQLite store: paths, permissions and connections, and errors that say why it cannot be opened.
+"""The file of a SQLite store: opening it, its identity, and waiting for its locks.
 
 Journal modes are in `_journal_modes`, tables in `_schema`.
 
@@ -19,10 +19,13 @@ through another descriptor. So the file is never opened outside SQLite.
 from __future__ import annotations
 
 import os
+import random
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from time import monotonic, sleep, time_ns
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, final
 
 from graphrt.errors import StoreError, brief
 from graphrt.errors._codes.databases import (
@@ -37,18 +40,29 @@ from graphrt.errors._codes.databases import (
 from graphrt.errors._codes.stores import BAD_PATH
 from graphrt.stores.sqlite import _journal_modes as modes
 from graphrt.stores.sqlite import _schema as schema
-from graphrt.stores.sqlite._errors import explain, of_sqlite
+from graphrt.stores.sqlite._errors import BUSY, explain, of_sqlite, primary
 from graphrt.stores.sqlite._journal_modes import Pragmas
-from graphrt.stores.sqlite._lock_polling import with_polling
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
+
+T = TypeVar("T")
 
 OLDEST: Final = (3, 24, 0)
 """First version of SQLite with all statements that are used (upserts)."""
 
 _SMALLEST: Final = 512
 """Bytes of the smallest SQLite database that is not empty: one page of the smallest page size."""
+_SETTLED_NS: Final = 50_000_000
+"""Nanoseconds after which a second change surely gets another timestamp. Timestamps follow the kernel's tick, which is
+10 ms at most."""
+_SETTLED_COARSE_NS: Final = 3_000_000_000
+"""The same for file systems with timestamps in whole seconds. FAT's have a resolution of 2 s."""
+_SECOND_NS: Final = 1_000_000_000
+_FIRST_S: Final = 0.0002
+"""Seconds of the first pause, before jitter."""
+_MOST_S: Final = 0.002
+"""Seconds of the longest pause, before jitter."""
 
 
 def resolve(path: Any) -> str:
@@ -64,6 +78,37 @@ def resolve(path: Any) -> str:
     if text == ":memory:":  # SQLite's name for a database in memory, which each connection has for itself
         raise SQLITE_IN_MEMORY()
     return os.path.realpath(text)
+
+
+def with_polling(step: Callable[[], T], timeout_s: float) -> T:
+    """Call *step* until it no longer raises SQLITE_BUSY, with short pauses, and return its result.
+
+    SQLite's busy handler sleeps up to 100 ms between two attempts. When several processes write continuously, the one
+    that has just committed gets the lock again, and others wait for seconds (decision 0063; measured by
+    `benchmarks.crowd`). So connections are opened with a timeout of 0, and callers repeat by this what SQLite refuses
+    with BUSY.
+
+    Args:
+        step: A call that takes a lock, such as BEGIN IMMEDIATE. It has no effect if it raises SQLITE_BUSY.
+        timeout_s: Seconds after the first SQLITE_BUSY after which *step* is not called again.
+
+    Raises:
+        sqlite3.Error: The error of the last call.
+    """
+    until = pause_s = 0.0  # set after the first SQLITE_BUSY, so that the usual call reads no clock
+    while True:
+        try:
+            return step()
+        except Exception as error:
+            if primary(error) != BUSY:
+                raise
+            now = monotonic()
+            if not until:
+                until, pause_s = now + timeout_s, _FIRST_S
+            if now >= until:
+                raise
+        sleep(pause_s * (0.5 + random.random()))  # noqa: S311 - jitter, so that two processes do not poll in step
+        pause_s = min(_MOST_S, pause_s * 1.5)
 
 
 def connect(path: str, timeout_s: float, how: str | None = None) -> Connection:
@@ -280,3 +325,56 @@ def read_only(path: str, what: str, kept: str = "", **data: Any) -> StoreError:
         kept=kept or "nothing was changed",
         **data,
     )
+
+
+def identity(path: str) -> tuple[int, int] | None:
+    """Return device and inode, by which a replaced file is recognised; None if there is no file.
+
+    Stores call it when they open a file, and before commits: a commit to a file that was removed would be lost.
+    """
+    try:
+        found = os.stat(path)  # noqa: PTH116 - called before every commit, and creating a Path costs more than the call
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+@final
+class Folder:
+    """The folder of a database, watched for files that are created, removed or renamed in it.
+
+    Each of these changes the folder's timestamps. As long as they stay the same, so do the database, its `-wal` and its
+    `-shm`. Before a commit, `Database` asks `unchanged`. If the answer is False, it checks the three files, and then
+    calls `checked`.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = os.path.dirname(path)  # noqa: PTH120 - `os.stat` takes it as it is
+        self._found: tuple[int, int, int, int] | None = None
+        """Device, inode, mtime and ctime in ns at the last call of `unchanged`; None if they cannot be trusted yet."""
+        self._checked: tuple[int, int, int, int] | None = None
+        """`_found` as it was before the files were last checked: they are the same as long as the folder is."""
+
+    def unchanged(self) -> bool:
+        """Return whether no name in the folder has changed since `checked`; False also if that cannot be determined.
+
+        One `stat` before every commit replaces one for each of three files, which took a tenth of a commit's time
+        (decision 0063).
+        """
+        try:
+            found = os.stat(self._path)  # noqa: PTH116 - as in `identity`
+        except OSError:
+            self._found = None
+            return False
+        # Both times: programs that restore a backup set mtime back, but not ctime (on Windows, the creation time).
+        now = found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+        if now == self._checked:
+            return True
+        # A folder that changed just now is not trusted: a second change could leave the same timestamps behind.
+        settled_ns = _SETTLED_NS if found.st_mtime_ns % _SECOND_NS else _SETTLED_COARSE_NS
+        self._found = now if time_ns() - max(now[2:]) > settled_ns else None
+        return False
+
+    def checked(self) -> None:
+        """Record that the files were checked, and found in order, after the last call of `unchanged`."""
+        self._checked = self._found

@@ -15,11 +15,11 @@ is *blank* if nothing was ever written to it.
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from graphrt.errors import StoreError
 from graphrt.errors._codes.databases import SQLITE_UNSAFE
-from graphrt.stores.sqlite import _file_system as place
 from graphrt.stores.sqlite import _schema as schema
 from graphrt.stores.sqlite._errors import primary
 
@@ -37,6 +37,28 @@ _SHARED_MEMORY: Final = frozenset(10 | detail << 8 for detail in (18, 19, 20, 21
 _logger: Final = logging.getLogger("graphrt.stores")
 _warned: Final[set[str]] = set()
 """Paths of which a warning was logged in this process."""
+_MOUNTS: Final = "/proc/self/mountinfo"
+"""Linux's table of mounted file systems, one line for each (proc(5))."""
+_NETWORKS: Final = frozenset(
+    {"9p", "afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2"}
+    | {"smb3", "smbfs", "fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs", "fuse.goofys", "fuse.juicefs", "fuse.mount-s3"}
+    | {"fuse.rclone", "fuse.s3fs", "fuse.sshfs"}
+    # Folders of the host in a virtual machine: bind mounts of containers on macOS and Windows, and Windows drives in WSL.
+    | {
+        "drvfs",
+        "fakeowner",
+        "fuse.grpcfuse",
+        "fuse.osxfs",
+        "fuse.vmhgfs-fuse",
+        "prl_fs",
+        "vboxsf",
+        "virtiofs",
+        "vmhgfs",
+    }
+)
+"""File systems that other machines can mount too. Processes there do not share the memory of a write-ahead log."""
+_ESCAPES: Final = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))
+"""White space and backslashes of a mount point, which mountinfo writes as octal escapes. The backslash comes last."""
 
 
 class Pragmas(NamedTuple):
@@ -133,11 +155,33 @@ def use_log(db: Connection, path: str) -> bool:
     Raises:
         sqlite3.Error: Another process is creating the same file, or the file cannot be read or written.
     """
-    network = place.network(path)
+    network = network_of(path)
     if network is not None:
         _warn(path, f"it lies on a network file system ({network})")
         return False
     return _change_to_log(db, path)
+
+
+def network_of(path: str) -> str | None:
+    """Return the type of the network file system that holds *path*; None if it is local or cannot be determined."""
+    try:
+        mounts = Path(_MOUNTS).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:  # not Linux
+        return None
+    found, best = "", -1
+    for line in mounts:
+        # Fields before " - ": id, parent, device, root, mount point, and more. After it: type, source, options.
+        before, _, after = line.partition(" - ")
+        fields = before.split(" ")
+        if len(fields) < 5 or not after:
+            continue
+        point = fields[4]
+        for escape, meant in _ESCAPES:
+            point = point.replace(escape, meant)
+        # The longest mount point counts; of two mounts at one point, the later one hides the earlier one.
+        if len(point) >= best and Path(path).is_relative_to(point):
+            found, best = after.split(" ", 1)[0], len(point)
+    return found if found in _NETWORKS else None
 
 
 def _check_place(path: str) -> None:
@@ -146,7 +190,7 @@ def _check_place(path: str) -> None:
     Raises:
         StoreError: It lies on a network file system (`store-unsafe`).
     """
-    network = place.network(path)
+    network = network_of(path)
     if network is not None:
         raise unsafe(
             path,

@@ -30,8 +30,7 @@ from graphrt.errors._codes.stores import STORE_CLOSED
 from graphrt.stores.sqlite import _files as files
 from graphrt.stores.sqlite import _journal_modes as modes
 from graphrt.stores.sqlite._errors import explain, of_a_row, of_sqlite, primary
-from graphrt.stores.sqlite._file_system import identity
-from graphrt.stores.sqlite._lock_polling import with_polling
+from graphrt.stores.sqlite._files import identity, with_polling
 from graphrt.stores.sqlite._reading import MESSAGE
 from graphrt.stores.values import KEPT_S, LONGEST_INTEREST_S, LiveBatch
 

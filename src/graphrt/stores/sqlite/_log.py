@@ -23,11 +23,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from graphrt.errors import StoreError
 from graphrt.errors._codes.databases import LOG_MISFIT, LOG_REMOVED, LOG_TOO_LONG
-from graphrt.stores.sqlite import _file_system as place
 from graphrt.stores.sqlite import _files as files
 from graphrt.stores.sqlite import _journal_modes as modes
 from graphrt.stores.sqlite._errors import BUSY, explain, of_sqlite, primary
-from graphrt.stores.sqlite._lock_polling import with_polling
+from graphrt.stores.sqlite._files import with_polling
 from graphrt.stores.sqlite._schema import PAGE_BYTES
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ class Log:
 
     def opened(self) -> None:
         """Record which files were opened. Called whenever the store opens its connection. The log may not exist yet."""
-        self._main, self._file, self._memory = place.identity(self._path), None, place.identity(f"{self._path}-shm")
+        self._main, self._file, self._memory = files.identity(self._path), None, files.identity(f"{self._path}-shm")
         self._look()
 
     def check(self, kept: str, thread: str) -> None:
@@ -122,7 +121,7 @@ class Log:
         Raises:
             StoreError: One was removed or replaced.
         """
-        if not self._look() or place.identity(f"{self._path}-shm") != self._memory:
+        if not self._look() or files.identity(f"{self._path}-shm") != self._memory:
             raise LOG_REMOVED(log=self._name, kept=kept, database=self._path, thread=thread)
 
     def _relieve(self, kept: str, thread: str) -> None:
@@ -285,11 +284,11 @@ def _connect(path: str, file: tuple[int, int] | None) -> Connection:
     db = files.connect(path, 0.0, "mode=rw")  # never creates a file
     try:
         # Checked before and after: SQLite opens the file by name, and it may be replaced in between.
-        if place.identity(path) != file:
+        if files.identity(path) != file:
             raise files.gone(path)
         modes.careful(db, path)
         with_polling(lambda: _read(db), _WAIT_S)
-        if place.identity(path) != file:
+        if files.identity(path) != file:
             raise files.gone(path)
     except BaseException:
         db.close()

@@ -26,7 +26,7 @@ from graphrt.stores._archive import write_new
 from graphrt.stores.sqlite import _files as files
 from graphrt.stores.sqlite import _journal_modes as modes
 from graphrt.stores.sqlite._errors import explain, of_sqlite
-from graphrt.stores.sqlite._lock_polling import with_polling
+from graphrt.stores.sqlite._files import with_polling
 from graphrt.stores.sqlite._schema import SPAN
 from graphrt.stores.values import Finding
 
