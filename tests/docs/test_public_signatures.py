@@ -15,7 +15,7 @@ import pytest
 import graphrt
 from graphrt import CompiledGraph, GraphBuilder, Runtime
 
-NEEDS = {"graphrt.backends.dbos": "dbos"}
+NEEDS = {"graphrt.backends.dbos": "dbos", "graphrt.serve": "starlette"}
 """Modules that cannot be imported without a package."""
 
 

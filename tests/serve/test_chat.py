@@ -138,7 +138,7 @@ def test_a_page_that_is_loaded_again_is_given_the_message_from_its_beginning(cha
     assert text(again) == text(chunks(answers[0])) == "Hello!"
     assert again[0] == chunks(answers[0])[0]
     assert served.http.get("/chat/c1/stream").status_code == 204
-    assert served.http.get("/chat/none/stream").status_code == 404
+    assert served.http.get("/chat/none/stream").status_code == 204
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,6 @@ def test_a_page_that_is_loaded_again_is_given_the_message_from_its_beginning(cha
     [
         {},
         {"id": "c1", "messages": []},
-        {**request("Hi"), "trigger": "regenerate-message"},
         {"id": "c1", "messages": [{"id": "a", "role": "assistant", "parts": [{"type": "text", "text": "x"}]}]},
     ],
 )
@@ -169,6 +168,20 @@ def test_a_chat_needs_the_rights_of_what_it_does(chat):
     assert post(decision(asked, approved=True), rights="read run").status_code == 403
     assert served.http.get("/chat/c1/stream", headers={"rights": "run"}).status_code == 403
     assert text(chunks(post(decision(asked, approved=True), rights="answer"))) == "Done."
+
+
+def test_a_failed_message_is_made_anew_and_a_finished_one_is_not(chat):
+    broken = threading.Event()
+    post, _ = chat("Hello!", gate=broken)
+    broken.wait = lambda _s: broken.set() or 1 / 0 if not broken.is_set() else None  # type: ignore[method-assign]
+
+    failed = chunks(post(request("Hi")))
+    again = chunks(post({**request("Hi"), "trigger": "regenerate-message"}))
+
+    assert [one["type"] for one in failed[-2:]] == ["error", "finish"]
+    assert (again[0], text(again)) == (failed[0], "Hello!")
+    assert again[-1] == {"type": "finish", "finishReason": "stop"}
+    assert post({**request("Hi"), "trigger": "regenerate-message"}).status_code == 409
 
 
 def test_a_message_while_the_chat_waits_is_refused(chat):

@@ -8,9 +8,12 @@ from typing import Annotated, Any, TypedDict
 import pytest
 
 from graphrt import END, START, Context, GraphBuilder, RetryPolicy, Runtime
-from graphrt.harness import Agent, Message, ScriptedModel, ToolCall, UserMessage, tool
+from graphrt.events import Entry
+from graphrt.harness import Agent, FunctionModel, Message, ModelRequest, ScriptedModel, ToolCall, UserMessage, tool
 from graphrt.harness.protocol import AgentReply
 from graphrt.reducers import append
+from graphrt.stores import MemoryStore
+from graphrt.testing.exploring._crash_store import CrashError, CrashStore
 from graphrt.wires.ui_messages import DONE, UiMessages, last_input, line, wire
 
 NEEDED = {
@@ -42,9 +45,15 @@ def order(item: str, count: int) -> str:
     return f"ordered {count} of {item}"
 
 
+@tool(approval=True, effect="idempotent")
+def book(item: str) -> str:
+    """Put something aside: may be repeated, so that no question about its outcome comes after a crash."""
+    return f"{item} is put aside"
+
+
 def chat(*, retry: RetryPolicy | None = None, fails: list[BaseException] | None = None):
     """A chat with a clerk; a node fails after its reply with what *fails* has."""
-    clerk = Agent("none", name="clerk", tools=[stock, order])
+    clerk = Agent("none", name="clerk", tools=[stock, order, book])
     g = GraphBuilder(Chat, name="chat")
 
     @g.node(retry=retry)
@@ -273,3 +282,38 @@ def test_each_turn_is_a_message_of_its_own_and_is_found_by_its_input() -> None:
         assert message(chunks_of(entries[begin - 1 :])) == message(chunks_of(entries))
         assert message(chunks_of(entries))[0]["id"] == f"t:{begin}"
         assert DONE == "data: [DONE]\n\n"
+
+
+def rules(request: ModelRequest) -> str | ToolCall:
+    """A model that answers by the conversation, so that it may be asked again."""
+    last = request.messages[-1]
+    return asks(1, "book", item="kettle") if last.role == "user" else f"Done: {last.text}"
+
+
+def test_the_message_is_the_same_after_a_kill_at_each_write() -> None:
+    """The process dies before or after each write; another one goes on, and answers."""
+
+    def ended(store: MemoryStore, first: Runtime | None = None) -> tuple[list[dict[str, Any]], list[Entry]]:
+        with Runtime(chat(), store=store, models={"clerk": FunctionModel(rules)}) as shop:
+            if (first or shop).run(said("Two kettles"), thread="t", if_exists="continue").status == "interrupted":
+                (first or shop).resume("t", answer=True)
+            entries = list(shop.entries("t"))
+        return message(chunks_of(entries)), entries
+
+    twin, _ = ended(MemoryStore())
+    at, died = 0, True
+    while died:
+        at += 1
+        store = MemoryStore()
+        dying = CrashStore(store, at)
+        try:
+            ended(store, Runtime(chat(), store=dying, models={"clerk": FunctionModel(rules)}))
+        except CrashError:
+            dying.bury()
+        died = bool(dying.died)
+        before = list(Runtime(chat(), store=store).entries("t")) if list(store.threads()) else []
+        found, entries = ended(store)
+
+        assert found == twin, dying.died
+        assert wire(entries).startswith(wire(before)), dying.died
+    assert at > 12

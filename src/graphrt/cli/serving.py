@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 from contextlib import ExitStack
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -17,6 +18,9 @@ from graphrt.cli.targets import named
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.command_line import AUTHORIZE_NEEDED, WORKER_IN_MEMORY
 from graphrt.stores import MemoryStore
+
+if TYPE_CHECKING:
+    from graphrt.workers import Worker
 
 TOKEN: Final = "GRAPHRT_SERVE_TOKEN"  # noqa: S105 - the name of a variable
 """Environment variable with the token that requests have to send; without it, one is made and printed."""
@@ -70,7 +74,7 @@ def serve(
             runtimes,
             authorize=access,
             cors=cors,
-            ready=[lambda worker=worker: worker.health().ok for worker in workers],
+            ready=[partial(_works, worker) for worker in workers],
         )
 
         def started(at: str) -> None:
@@ -89,3 +93,8 @@ def serve(
                 worker.stop(grace_s=grace)
     data = {"url": url, "graphs": [one.graph.name for one in runtimes]}
     return Answer(data=data, lines=lambda _width: [[("stopped", "title"), f"  {url}"]])
+
+
+def _works(worker: Worker) -> bool:
+    """Return whether a worker works and reaches its store."""
+    return worker.health().ok

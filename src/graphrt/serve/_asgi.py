@@ -33,7 +33,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from graphrt.errors import GraphrtError, RunFailedError, WaitTimeoutError
+from graphrt.errors import GraphrtError, InputError, RunFailedError, WaitTimeoutError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.serving import (
     BAD_REQUEST_PART,
@@ -44,7 +44,7 @@ from graphrt.errors._codes.serving import (
     UNAUTHENTICATED,
     UNKNOWN_PATH,
 )
-from graphrt.errors._codes.threads import THREAD_WITHOUT_STORE
+from graphrt.errors._codes.threads import THREAD_WITHOUT_STORE, UNKNOWN_THREAD
 from graphrt.errors._page import sections
 from graphrt.runtime import Runtime
 from graphrt.serve._access import Authorize, Caller, Right
@@ -69,9 +69,8 @@ _TENANTS: Final = 1_000
 _CHECKED_S: Final = 2.0
 """Seconds after which a stream begins, if it has shown nothing and refused nothing: a thread may sleep for days."""
 _ALLOWED_HEADERS: Final = ("authorization", "content-type", "idempotency-key", "last-event-id")
-_RUN: Final = next(one for one in VERBS if one.name == "run")
-_ANSWER: Final = next(one for one in VERBS if one.name == "answer")
-"""What a message of a chat does."""
+_OF_CHATS: Final = {one.name: one for one in VERBS if one.name in ("run", "answer", "retry")}
+"""The verbs that messages of chats are."""
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
@@ -119,7 +118,7 @@ def checked_runtimes(runtimes: Any) -> dict[str, Runtime[Any, Any]]:
     for one in given:
         if not isinstance(one, Runtime):
             raise INVALID_ARGUMENT(argument="runtimes", value=one, wanted="a Runtime, or several")
-        runtime = cast("Runtime[Any, Any]", one)
+        runtime: Runtime[Any, Any] = cast("Any", one)
         name = runtime.graph.name
         if runtime.store is None:
             raise THREAD_WITHOUT_STORE(what="a server needs one")
@@ -165,7 +164,12 @@ class Application:
         self._routes: Final[ASGIApp] = Starlette(
             routes=self._table(mounts),
             middleware=middleware if cors else [],
-            exception_handlers={HTTPException: self._unrouted, Exception: self._failed, GraphrtError: self._failed},
+            exception_handlers={
+                HTTPException: self._unrouted,
+                ClientDisconnect: self._left,
+                GraphrtError: self._failed,
+                Exception: self._failed,
+            },
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -271,6 +275,10 @@ class Application:
             log.error("%s %s failed", request.method, request.url.path, exc_info=error)
         return _problem(error, request.scope.get("root_path", ""))
 
+    async def _left(self, _request: Request, _error: Exception) -> Response:
+        """End a request whose client has left: nobody reads the response."""
+        return Response(status_code=400)
+
     # -- a request -------------------------------------------------------------------------------------------------
 
     async def admit(self, request: Request, right: Right) -> Caller:
@@ -292,36 +300,33 @@ class Application:
     async def _serve(self, verbs: Mapping[str, Verb], request: Request) -> ASGIApp:
         """Answer a request to a verb of a graph."""
         verb = verbs["GET" if request.method == "HEAD" else request.method]
-        try:
-            caller = await self.admit(request, verb.right)
-            name = request.path_params["graph"]
-            if name not in self._runtimes:
-                raise UNKNOWN_PATH(path=f"graph {name!r}")
-            query = _checked(verb.query, "query", _query_of(request, verb.query))
-            raw = b"" if verb.body is None else await self._body(request)
-            body = None if verb.body is None else _checked(verb.body, "body", _parsed(raw))
-            runtime, keys = self._of(name, caller)
-            call = Call(
-                runtime=runtime,
-                caller=caller,
-                thread=request.path_params.get("thread", ""),
-                name=request.path_params.get("name", ""),
-                query=query,
-                body=body,
-                key=request.headers.get("idempotency-key") if verb.keyed else None,
-            )
-            if verb.handle is None:
-                return await self._events(call, request)
-            digest = sha256(b"\0".join((verb.name.encode(), request.url.path.encode(), raw))).hexdigest()
-            reply = await self._aside(lambda: self._handled(call, verb, keys, digest))
-            if verb.waits and query.wait_s > 0:
-                reply = await self._ended(call, query.wait_s, reply)
-            elif verb.name == "result" and reply.data["status"] != "running":
-                reply = Reply(await self._aside(lambda: state_document(runtime, call.thread)))
-            where = f"{request.scope.get('root_path', '')}/graphs/{name}{reply.location}" if reply.location else ""
-            return _json(reply.data, reply.status, {"location": where} if where and reply.status > 200 else {})
-        except ClientDisconnect:
-            return Response(status_code=400)  # nobody reads it
+        caller = await self.admit(request, verb.right)
+        name = request.path_params["graph"]
+        if name not in self._runtimes:
+            raise UNKNOWN_PATH(path=f"graph {name!r}")
+        query = _checked(verb.query, "query", _query_of(request, verb.query))
+        raw = b"" if verb.body is None else await self._body(request)
+        body = None if verb.body is None else _checked(verb.body, "body", _parsed(raw))
+        runtime, keys = self._of(name, caller)
+        call = Call(
+            runtime=runtime,
+            caller=caller,
+            thread=request.path_params.get("thread", ""),
+            name=request.path_params.get("name", ""),
+            query=query,
+            body=body,
+            key=request.headers.get("idempotency-key") if verb.keyed else None,
+        )
+        if verb.handle is None:
+            return await self._events(call, request)
+        digest = sha256(b"\0".join((verb.name.encode(), request.url.path.encode(), raw))).hexdigest()
+        reply = await self._aside(lambda: self._handled(call, verb, keys, digest))
+        if verb.waits and query.wait_s > 0:
+            reply = await self._ended(call, query.wait_s, reply)
+        elif verb.name == "result" and reply.data["status"] != "running":
+            reply = Reply(await self._aside(lambda: state_document(runtime, call.thread)))
+        where = f"{request.scope.get('root_path', '')}/graphs/{name}{reply.location}" if reply.location else ""
+        return _json(reply.data, reply.status, {"location": where} if where and reply.status > 200 else {})
 
     def _of(self, name: str, caller: Caller) -> tuple[Runtime[Any, Any], Keys]:
         """Return the runtime of a graph as the caller uses it, and the keys of its store."""
@@ -436,13 +441,18 @@ class Application:
         """Take the last message of a chat, and stream the one that answers it. A repeated message is taken once."""
         raw = await self._body(request)
         turn = turn_of(raw)
-        caller = await self.admit(request, "answer" if turn.answers else "run")
-        verb = _ANSWER if turn.answers else _RUN
+        verb = _OF_CHATS[turn.verb]
+        caller = await self.admit(request, verb.right)
         runtime, keys = self._of(chat.graph, caller)
-        given = {"answers": turn.answers} if turn.answers else {"input": chat.input_of(turn.message)}
-        body: Any = cast("Any", verb.body).model_construct(_fields_set=set(given), **given)
+        given: dict[str, Any] = {}
+        if turn.verb != "retry":
+            given = {"answers": turn.answers} if turn.answers else {"input": chat.input_of(turn.message)}
+        body: Any = (
+            None if verb.body is None else cast("Any", verb.body).model_construct(_fields_set=set(given), **given)
+        )
+        # A thread that failed again is retried again, so a retry has no key.
         asked = "\0".join([turn.message["id"], *sorted(turn.answers)])
-        key = sha256(asked.encode()).hexdigest()
+        key = None if turn.verb == "retry" else sha256(asked.encode()).hexdigest()
         call = Call(runtime=runtime, caller=caller, thread=turn.thread, body=body, key=key)
 
         def taken() -> tuple[int, int]:
@@ -460,7 +470,12 @@ class Application:
         caller = await self.admit(request, "read")
         runtime, _ = self._of(chat.graph, caller)
         call = Call(runtime=runtime, caller=caller, thread=request.path_params["thread"])
-        head = await self._aside(call.head)
+        try:
+            head = await self._aside(call.head)
+        except InputError as error:
+            if error.code != UNKNOWN_THREAD.code:
+                raise
+            return Response(status_code=204)  # the page of a new chat asks too
         if head.status != "running":
             return Response(status_code=204)
         begin = await self._aside(lambda: begin_of_turn(runtime, call.thread, head.seq))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from itertools import takewhile
-from typing import Any, Final, NamedTuple, TypeAlias, final
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
 
 from graphrt.errors._codes.serving import BAD_REQUEST_PART
 from graphrt.events import Entry
@@ -55,11 +55,14 @@ class UiMessageChat:
 class Turn(NamedTuple):
     """What a request of a chat asks for."""
 
+    verb: Literal["run", "answer", "retry"]
+    """Which verb of a thread does it."""
+
     thread: str
     message: Mapping[str, Any]
     """The last message."""
     answers: dict[str, Any]
-    """Decisions about tool calls, by the ids of the questions; empty for a message of the user."""
+    """Decisions about tool calls, by the ids of the questions."""
 
 
 def turn_of(raw: bytes) -> Turn:
@@ -76,13 +79,15 @@ def turn_of(raw: bytes) -> Turn:
         message: dict[str, Any] = {"id": str(last["id"]), "role": role, "parts": parts}
     except (ValueError, TypeError, KeyError, IndexError, RecursionError):
         raise BAD_REQUEST_PART(part="body", problem="it is not what useChat of the AI SDK sends") from None
-    if body.get("trigger", "submit-message") != "submit-message":
-        raise BAD_REQUEST_PART(part="body", problem="a message cannot be made anew: fork the thread instead")
+    if body.get("trigger") == "regenerate-message":  # a thread that has completed refuses it: it can be forked
+        return Turn("retry", thread, message, {})
     decided: list[Any] = [part.get("approval") or {} for part in parts if part.get("state") == "approval-responded"]
     answers = {str(approval["id"]): _decision(approval) for approval in decided if "id" in approval}
-    if role != "user" and not answers:
-        raise BAD_REQUEST_PART(part="body", problem="the last message has neither a text nor a decision of the user")
-    return Turn(thread, message, answers if role != "user" else {})
+    if role == "user":
+        return Turn("run", thread, message, {})
+    if answers:
+        return Turn("answer", thread, message, answers)
+    raise BAD_REQUEST_PART(part="body", problem="the last message has neither a text nor a decision of the user")
 
 
 def _decision(approval: dict[str, Any]) -> Any:

@@ -131,6 +131,7 @@ class Client(Generic[S]):
             **({} if token is None else {"authorization": f"Bearer {token}"}),
             **(options.get("headers") or {}),
         }
+        self._verify: Final = not url.startswith("http://")  # a TLS context costs 30 ms, and plain HTTP needs none
         self._timeout_s: Final = options.get("timeout_s", 30.0)
         self._transport: Final = options.get("transport")
         self._async_transport: Final = options.get("async_transport")
@@ -213,23 +214,23 @@ class Client(Generic[S]):
 
     def cancel(self, thread: str) -> bool:
         """Cancel the run of a thread, or a paused thread; see `Runtime.cancel`."""
-        return self._drive(self._field("cancelled", _Request("POST", f"{_at(thread)}/cancel")))
+        return self._drive(self._field("cancelled", bool, _Request("POST", f"{_at(thread)}/cancel")))
 
     async def acancel(self, thread: str) -> bool:
         """Cancel the run of a thread; see `cancel`."""
-        return await self._adrive(self._field("cancelled", _Request("POST", f"{_at(thread)}/cancel")))
+        return await self._adrive(self._field("cancelled", bool, _Request("POST", f"{_at(thread)}/cancel")))
 
     def signal(
         self, thread: str, name: str, value: Any = None, *, id: str | None = None, key: str | None = None
     ) -> bool:
         """Send a signal to a thread, and return whether it is kept; see `Runtime.signal`."""
-        return self._drive(self._field("kept", _signal(thread, name, value, id, key)))
+        return self._drive(self._field("kept", bool, _signal(thread, name, value, id, key)))
 
     async def asignal(
         self, thread: str, name: str, value: Any = None, *, id: str | None = None, key: str | None = None
     ) -> bool:
         """Send a signal to a thread; see `signal`."""
-        return await self._adrive(self._field("kept", _signal(thread, name, value, id, key)))
+        return await self._adrive(self._field("kept", bool, _signal(thread, name, value, id, key)))
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
@@ -367,7 +368,7 @@ class Client(Generic[S]):
         key: str | None = None,
     ) -> str:
         """Create a thread from an entry of another one, and return its id; see `Runtime.fork`."""
-        return self._drive(self._field("thread", _fork(thread, at, to, keep_effects, key)))
+        return self._drive(self._field("thread", str, _fork(thread, at, to, keep_effects, key)))
 
     async def afork(
         self,
@@ -379,7 +380,7 @@ class Client(Generic[S]):
         key: str | None = None,
     ) -> str:
         """Create a thread from an entry of another one; see `fork`."""
-        return await self._adrive(self._field("thread", _fork(thread, at, to, keep_effects, key)))
+        return await self._adrive(self._field("thread", str, _fork(thread, at, to, keep_effects, key)))
 
     def label(
         self,
@@ -391,7 +392,7 @@ class Client(Generic[S]):
         priority: int = UNSET,
     ) -> None:
         """Change title, tags and priority of a thread; see `Runtime.label`."""
-        self._drive(self._field("thread", _label(thread, title, add_tags, remove_tags, priority)))
+        self._drive(self._field("thread", str, _label(thread, title, add_tags, remove_tags, priority)))
 
     async def alabel(
         self,
@@ -403,15 +404,15 @@ class Client(Generic[S]):
         priority: int = UNSET,
     ) -> None:
         """Change title, tags and priority of a thread; see `label`."""
-        await self._adrive(self._field("thread", _label(thread, title, add_tags, remove_tags, priority)))
+        await self._adrive(self._field("thread", str, _label(thread, title, add_tags, remove_tags, priority)))
 
     def delete_thread(self, thread: str) -> None:
         """Delete a thread; see `Runtime.delete_thread`."""
-        self._drive(self._field("thread", _Request("DELETE", _at(thread))))
+        self._drive(self._field("thread", str, _Request("DELETE", _at(thread))))
 
     async def adelete_thread(self, thread: str) -> None:
         """Delete a thread; see `delete_thread`."""
-        await self._adrive(self._field("thread", _Request("DELETE", _at(thread))))
+        await self._adrive(self._field("thread", str, _Request("DELETE", _at(thread))))
 
     # -- flows -----------------------------------------------------------------------------------------------------
 
@@ -428,7 +429,7 @@ class Client(Generic[S]):
         if "tags" in given:
             given["tags"] = list(given["tags"])
         path = "/threads" if thread is None else f"{_at(thread)}/runs"
-        return (yield from self._field("thread", _Request("POST", path, body=given, key=key)))
+        return (yield from self._field("thread", str, _Request("POST", path, body=given, key=key)))
 
     def _answer(self, thread: str, answers: Any, answer: Any, key: str | None) -> Flow[str]:
         """Answer questions: a mapping is one of ids to answers, and anything else the only answer."""
@@ -436,10 +437,10 @@ class Client(Generic[S]):
             return (yield from self._retry(thread, key))
         by_id = answer is UNSET and isinstance(answers, Mapping)
         body = {"answers": _plain(answers)} if by_id else {"answer": _plain(answers if answer is UNSET else answer)}
-        return (yield from self._field("thread", _Request("POST", f"{_at(thread)}/answers", body=body, key=key)))
+        return (yield from self._field("thread", str, _Request("POST", f"{_at(thread)}/answers", body=body, key=key)))
 
     def _retry(self, thread: str, key: str | None) -> Flow[str]:
-        return (yield from self._field("thread", _Request("POST", f"{_at(thread)}/retry", key=key)))
+        return (yield from self._field("thread", str, _Request("POST", f"{_at(thread)}/retry", key=key)))
 
     def _run(self, begin: Flow[str]) -> Flow[RemoteState[S]]:
         """Wait for the end of the run that *begin* begins."""
@@ -482,10 +483,11 @@ class Client(Generic[S]):
         yield _Request("POST", f"{_at(thread)}/update", body=body, key=key)
         return (yield from self._state(thread, None))
 
-    def _field(self, name: str, request: _Request) -> Flow[Any]:
-        """Return one member of the document that answers *request*."""
+    def _field(self, name: str, _kind: type[T], request: _Request) -> Flow[T]:
+        """Return one member of the document that answers *request*, whose type is known."""
         _, found = yield request
-        return found[name]
+        value: T = found[name]
+        return value
 
     def _page(self, name: str, make: Callable[[Any], T], path: str, query: Mapping[str, Any]) -> Flow[tuple[T, ...]]:
         """Return the items of a listing."""
@@ -524,7 +526,7 @@ class Client(Generic[S]):
             except httpx.TransportError as error:
                 if number == request.tries:
                     raise SERVER_UNREACHABLE(url=self._url, error=error) from error
-                time.sleep(_PAUSE_S * 2 ** (number - 1))
+                time.sleep(_PAUSE_S * 2.0 ** (number - 1))
         raise AssertionError  # a request is sent once at least
 
     async def _asend(self, request: _Request) -> tuple[int, Any]:
@@ -534,7 +536,7 @@ class Client(Generic[S]):
             except httpx.TransportError as error:
                 if number == request.tries:
                     raise SERVER_UNREACHABLE(url=self._url, error=error) from error
-                await asyncio.sleep(_PAUSE_S * 2 ** (number - 1))
+                await asyncio.sleep(_PAUSE_S * 2.0 ** (number - 1))
         raise AssertionError  # a request is sent once at least
 
     def _parts(self, request: _Request) -> dict[str, Any]:
@@ -581,13 +583,13 @@ class Client(Generic[S]):
     @property
     def _sync(self) -> httpx.Client:
         if self._http is None:
-            self._http = httpx.Client(headers=self._headers, transport=self._transport)
+            self._http = httpx.Client(headers=self._headers, transport=self._transport, verify=self._verify)
         return self._http
 
     @property
     def _async(self) -> httpx.AsyncClient:
         if self._ahttp is None:
-            self._ahttp = httpx.AsyncClient(headers=self._headers, transport=self._async_transport)
+            self._ahttp = httpx.AsyncClient(headers=self._headers, transport=self._async_transport, verify=self._verify)
         return self._ahttp
 
     def close(self) -> None:
@@ -650,11 +652,11 @@ class RemoteSchedules:
 
     def remove(self, name: str) -> None:
         """Delete a schedule. Threads that it started go on."""
-        self._client._drive(self._client._field("name", _Request("DELETE", f"/schedules/{quote(name)}")))
+        self._client._drive(self._client._field("name", str, _Request("DELETE", f"/schedules/{quote(name)}")))
 
     async def aremove(self, name: str) -> None:
         """Delete a schedule; see `remove`."""
-        await self._client._adrive(self._client._field("name", _Request("DELETE", f"/schedules/{quote(name)}")))
+        await self._client._adrive(self._client._field("name", str, _Request("DELETE", f"/schedules/{quote(name)}")))
 
 
 @final
@@ -715,7 +717,7 @@ class _EventReader:
 
     def pause_s(self) -> float:
         """Return how many seconds to wait before the next connection."""
-        return _PAUSE_S * 2 ** max(0, self._failures - 1)
+        return _PAUSE_S * 2.0 ** max(0, self._failures - 1)
 
 
 # -- requests ------------------------------------------------------------------------------------------------------

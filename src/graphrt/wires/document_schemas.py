@@ -32,8 +32,8 @@ QUESTION: Final = object_of({
     "answer_schema": {"type": "object"}, "expires_at": NUMBER_OR_NULL, "default": ANY,
     "has_default": TRUTH, "stale": TRUTH,
 })  # fmt: skip
-TASKS: Final = {"anyOf": [object_of({"done": WHOLE, "total": WHOLE}), {"type": "null"}]}
-SNAPSHOT: Final = {
+TASKS: Final[dict[str, Any]] = {"anyOf": [object_of({"done": WHOLE, "total": WHOLE}), {"type": "null"}]}
+SNAPSHOT: Final[dict[str, Any]] = {
     "thread": TEXT, "status": TEXT, "seq": WHOLE, "at": NUMBER, "superstep": WHOLE, "run": TEXT,
     "next": list_of(TEXT), "tasks": TASKS, "error": TEXT_OR_NULL, "usage": USAGE, "interrupts": list_of(QUESTION),
 }  # fmt: skip
