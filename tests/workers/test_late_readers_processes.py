@@ -1,0 +1,75 @@
+"""Readers that come late to a worker in another process, that come back, and that see the worker killed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from graphrt import Runtime
+
+from .process_support import Workers
+from .speaking import Client, speaking, words
+
+LATE_S = (0.0, 0.05, 0.1, 0.5, 0.9)
+PROCESS = "tests.workers.speaking_process"
+
+
+def read(runtime: Runtime[Any], thread: str, client: Client, after_s: float, leaves_after: int = 0) -> None:
+    """Connect *after_s* seconds late and read to the end; leave once after so many words, and come back."""
+    time.sleep(after_s)
+    for one in runtime.follow(thread, live=True):
+        client.take(one)
+        if leaves_after and len(client.tokens) == leaves_after:
+            break
+    if leaves_after:
+        time.sleep(0.2)
+        for one in runtime.follow(thread, after=client.position, live=True):
+            client.take(one)
+
+
+def all_read(runtime: Runtime[Any], thread: str, readers: list[tuple[Client, float, int]]) -> list[threading.Thread]:
+    started = [threading.Thread(target=read, args=(runtime, thread, *reader)) for reader in readers]
+    for reader in started:
+        reader.start()
+    return started
+
+
+@pytest.mark.slow
+def test_all_words_reach_readers_of_another_process_once(workers: Workers) -> None:
+    workers.add(module=PROCESS)
+    with Runtime(speaking(), store=workers.url) as runtime:
+        readers = [(Client(), late, 0) for late in LATE_S] + [(Client(), 0.1, 5), (Client(), 0.3, 9)]
+        thread = runtime.start({})
+        for reader in all_read(runtime, thread, readers):
+            reader.join()
+    for client, late, leaves in readers:
+        assert client.tokens == words(), (late, leaves)
+        assert client.missed == 0
+        assert client.final == {"1.0:speak": "".join(words())}
+
+
+@pytest.mark.slow
+def test_readers_of_a_killed_worker_get_the_text_of_the_next_attempt_anew(workers: Workers) -> None:
+    first = workers.add(1.0, module=PROCESS)
+    with Runtime(speaking(), store=workers.url) as runtime:
+        readers = [(Client(), 0.0, 0), (Client(), 0.3, 3), (Client(), 0.5, 0), (Client(), 2.0, 0)]
+        thread = runtime.start({})
+        reading = all_read(runtime, thread, readers)
+        deadline = time.monotonic() + 20
+        while len(readers[0][0].tokens) < 8 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        first.kill()
+        first.communicate()
+        workers.processes.remove(first)
+        workers.add(1.0, module=PROCESS)
+        for reader in reading:
+            reader.join()
+    for client, late, leaves in readers:
+        if late < 2:  # the last one may come when all is over
+            assert client.tokens[-19:] == words(), (late, leaves)
+        assert client.final in ({}, {"1.0:speak": "".join(words())})
+    assert ("speak", "withdrawn") in readers[0][0].tasks
+    assert len(readers[0][0].tokens) > 19
