@@ -97,9 +97,13 @@ class TimedSteps:
         Raises:
             BaseException: The flow raised it; StopIteration if it has ended.
         """
-        if self.error is not None:
-            raise self.error
-        return self.effect
+        error, self.error = self.error, None  # no reference cycle by its traceback, which has frames of this job
+        if error is None:
+            return self.effect
+        try:
+            raise error
+        finally:
+            del error
 
     def run(self) -> None:
         """Perform effects; called on the worker thread."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphrt._engine.joins import JoinKey, JoinState
+from graphrt._engine.route import plain_activation
 from graphrt._engine.task import Due, Handled, Task
 from graphrt._plan.specs import Policy
 from graphrt._plan.tables import NodePlan
@@ -66,6 +67,9 @@ def due_again(
     That no task of it is pending was checked before, when the changed graph was compared (decision 0022).
     """
     nodes = engine.plan.by_name
+    if not sends and not errors:
+        found = [nodes.get(name) or stand_in(engine, name) for name in names]
+        return [node.due or plain_activation(node) for node in found]
     return [
         Due(nodes.get(name) or stand_in(engine, name), sends.get(at), _handled(at, errors, handled), at in sends)
         for at, name in enumerate(names)
