@@ -158,7 +158,7 @@ GENERAL = [
     ),
     Bug("a fired join starves", "_engine.joins:JoinState.starved", "and not self.fired", "", "joins"),
     Bug("one visit more", "_engine.engine:Engine.begin", ">= limits[at]", "> limits[at]", "reference"),
-    Bug("visits of tasks", "_engine.engine:Engine.open_superstep", "if not is_send:", "if True:", "reference"),
+    Bug("visits of tasks", "_engine.run_state:RunState.open_superstep", "if not is_send:", "if True:", "reference"),
     Bug(
         "one superstep more",
         "_engine.engine:Engine.begin",
@@ -166,7 +166,7 @@ GENERAL = [
         "self.steps > self.max_steps",
         "reference",
     ),
-    Bug("one task more", "_engine.engine:Engine.begin", "max_tasks :]", "max_tasks + 1 :]", "reference"),
+    Bug("one task more", "_engine.engine:Engine.begin", "limits.max_tasks", "limits.max_tasks + 1", "reference"),
     Bug(
         "the journal in completion order",
         "_engine.emit_events:committed",
@@ -186,14 +186,14 @@ GENERAL = [
 STRAIGHT = [
     Bug(
         "supersteps counted twice",
-        "_engine.engine:Engine.open_superstep",
-        "state.steps += 1",
-        "state.steps += 2",
+        "_engine.run_state:RunState.open_superstep",
+        "self.steps += 1",
+        "self.steps += 2",
         "straight end",
     ),
     Bug(
         "visits not counted",
-        "_engine.engine:Engine.open_superstep",
+        "_engine.run_state:RunState.open_superstep",
         "[node.index] += 1",
         "[node.index] += 0",
         "straight end",
