@@ -17,8 +17,7 @@ from pydantic import BaseModel, RootModel
 
 from graphrt.errors._codes.agents import GRAPH_CANNOT_BE_A_TOOL
 from graphrt.harness._output.typed_dicts import adapter_of
-from graphrt.harness.tools._argument_errors import misfit, unknown
-from graphrt.harness.tools._arguments import json_schema, validated
+from graphrt.harness.tools._arguments import TypedArguments
 
 __all__ = ["GraphInput"]
 
@@ -46,16 +45,13 @@ class GraphInput:
         if wanted is None:
             wanted = plan.state.cls if self._is_state else plan.spec.input
         try:
-            self._adapter: Final = adapter_of(wanted)
-            schema = json_schema(self._adapter)
+            # pydantic would ignore unknown arguments: refuse them by name instead, and say so in the schema.
+            self._arguments: Final = TypedArguments(adapter_of(wanted), closed=_is_closed(wanted))
         except Exception as error:  # pydantic raises many kinds of errors for types without a schema
             raise GRAPH_CANNOT_BE_A_TOOL(
                 graph_name=graph.name, wanted=wanted, known=str(error).split("\n", 1)[0]
             ) from error
-        self._known: Final[tuple[str, ...]] = tuple(schema.get("properties", ()))  # names of the arguments in JSON
-        # pydantic would ignore unknown arguments: refuse them by name instead, and say so in the schema.
-        self._closed: Final = _is_closed(wanted)
-        self.schema: Final = {**schema, "additionalProperties": False} if self._closed else schema
+        self.schema: Final = self._arguments.schema
         """JSON schema of the arguments."""
 
     def read(self, arguments: Mapping[str, Any], tool: str) -> dict[str, Any]:
@@ -65,10 +61,7 @@ class GraphInput:
             ToolArgumentsError: They do not fit the type.
             ToolError: A validator of the program raised an error of another kind.
         """
-        unexpected = [name for name in arguments if name not in self._known] if self._closed else []
-        if unexpected:
-            raise misfit(tool, [f"{name}: {unknown(name, self._known)}" for name in unexpected])
-        value = validated(tool, self._adapter, arguments, self._known)
+        value = self._arguments.check(tool, arguments)
         if self._is_state:
             return dict(arguments)
         names = _fields_of(value)

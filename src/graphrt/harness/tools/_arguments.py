@@ -7,7 +7,7 @@ injected here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Final, Optional, TypeVar, get_args
+from typing import Annotated, Any, Final, Generic, Optional, TypeVar, get_args
 
 import pydantic_core
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
@@ -17,7 +17,7 @@ from pydantic_core import PydanticSerializationError
 
 from graphrt.errors._codes.tools import TOOL_FAILED_BY_VALIDATOR
 from graphrt.harness._output.typed_dicts import accepted
-from graphrt.harness.tools._argument_errors import from_pydantic, misfit
+from graphrt.harness.tools._argument_errors import from_pydantic, misfit, unknown
 from graphrt.harness.tools._signature import EMPTY, Parameter
 
 T = TypeVar("T")
@@ -65,6 +65,36 @@ class Arguments:
             if field in found.model_fields_set or parameter.default is EMPTY or _is_field(parameter.default):
                 checked[parameter.name] = getattr(found, field)
         return checked
+
+
+class TypedArguments(Generic[T]):
+    """Schema and validator of arguments that are the fields of one type.
+
+    Args:
+        adapter: The type.
+        closed: Whether unknown arguments are refused by name; pydantic would ignore them.
+    """
+
+    def __init__(self, adapter: TypeAdapter[T], *, closed: bool) -> None:
+        schema = json_schema(adapter)
+        self._adapter: Final = adapter
+        self._closed: Final = closed
+        self.names: Final[tuple[str, ...]] = tuple(schema.get("properties", ()))
+        """Names of the arguments in JSON."""
+        self.schema: Final = {**schema, "additionalProperties": False} if closed else schema
+        """JSON schema of the arguments."""
+
+    def check(self, tool: str, arguments: Mapping[str, Any]) -> T:
+        """Return *arguments* as a value of the type.
+
+        Raises:
+            ToolArgumentsError: The arguments are invalid.
+            ToolError: One of the program's validators raised something other than a validation error.
+        """
+        strangers = [name for name in arguments if name not in self.names] if self._closed else []
+        if strangers:
+            raise misfit(tool, [f"{name}: {unknown(name, self.names)}" for name in strangers])
+        return validated(tool, self._adapter, arguments, self.names)
 
 
 def unmakeable(parameters: Iterable[Parameter]) -> list[str]:

@@ -45,7 +45,7 @@ class ModelTool(Generic[M]):
     ) -> None:
         from pydantic import TypeAdapter
 
-        from graphrt.harness.tools._arguments import json_schema
+        from graphrt.harness.tools._arguments import TypedArguments
         from graphrt.harness.tools._docstring import read_docstring
 
         if not (_is_class(model) and callable(fn)):
@@ -65,15 +65,12 @@ class ModelTool(Generic[M]):
         self.fn: Final = fn
         """The function that receives the instance."""
         try:
-            self._adapter: TypeAdapter[M] = TypeAdapter(model)
-            schema = json_schema(self._adapter)
+            self._arguments: Final = TypedArguments(TypeAdapter(model), closed=_closes(model))
         except Exception as error:
             why = (str(error).splitlines() or [type(error).__name__])[0]
             raise self._refuse([f"no JSON schema can be made of {model.__name__}: {why}"]) from error
-        if schema.get("type") != "object":
+        if self._arguments.schema.get("type") != "object":
             raise self._refuse([f"{model.__name__} is not an object in JSON; take a model or a dataclass with fields"])
-        self._closed: Final = _closes(model)
-        self._known: Final = tuple(schema["properties"])
         self._injections: Final = self._read(scope or {})
         told = read_docstring(vars(model).get("__doc__")) if description is None else None
         if told and _is_made_up(model, told.description):
@@ -81,7 +78,7 @@ class ModelTool(Generic[M]):
         self.spec: Final = ToolSpec(
             name=self._name,
             description=(told.description if told else description) or "",
-            parameters={**schema, "additionalProperties": False} if self._closed else schema,
+            parameters=self._arguments.schema,
         )
         """Name, description and JSON schema that are sent to the model."""
 
@@ -95,15 +92,8 @@ class ModelTool(Generic[M]):
         return self._checked(arguments)
 
     def _checked(self, arguments: Mapping[str, Any]) -> _Checked:
-        from graphrt.harness.tools._argument_errors import misfit, unknown
-        from graphrt.harness.tools._arguments import validated
-
-        strangers = [name for name in arguments if name not in self._known] if self._closed else []
-        if strangers:
-            raise misfit(self._name, [f"{name}: {unknown(name, self._known)}" for name in strangers])
-        instance = validated(self._name, self._adapter, arguments, self._known)
         checked = _Checked(arguments)
-        checked.instance = instance
+        checked.instance = self._arguments.check(self._name, arguments)
         return checked
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> ToolResult:
