@@ -23,8 +23,9 @@ import tempfile
 import threading
 import time
 import tokenize
+from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any, Self, TypedDict, get_args
+from typing import Annotated, Any, ClassVar, Self, TypedDict, get_args
 
 from pydantic import BaseModel
 
@@ -149,6 +150,9 @@ def event_names() -> None:
 class Walk:
     """The functions of graphrt that are called while it is open."""
 
+    lists_files: ClassVar[bool] = False
+    """Whether reports list each file with its functions, and how often each was called."""
+
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
 
@@ -171,6 +175,10 @@ class Walk:
         changes = sum(left[0] != right[0] for left, right in itertools.pairwise(self.calls))
         counts = f"functions {len(set(self.calls)):4}  files {len(files):4}  changes of file {changes:4}"
         print(f"{name:34} calls {len(self.calls):5}  {counts}")
+        if self.lists_files:
+            for file in sorted(files):
+                functions = Counter(function for place, function in self.calls if place == file)
+                print(f"    {file}: {', '.join(f'{function} {times}' for function, times in functions.items())}")
 
 
 class State(BaseModel):
@@ -297,7 +305,9 @@ def main() -> None:
         prog="python -m benchmarks.house", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("parts", nargs="*", choices=[*PARTS, "all"], default="all", help="default: all")
-    parts = parser.parse_args().parts
+    parser.add_argument("--files", action="store_true", help="walks: list each file, and the calls of its functions")
+    given = parser.parse_args()
+    parts, Walk.lists_files = given.parts, given.files
     for name in PARTS if "all" in parts else parts:
         print(f"== {name}")
         PARTS[name]()
