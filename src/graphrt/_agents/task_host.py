@@ -85,6 +85,7 @@ class TaskHost:
         "ledger",
         "node",
         "numbers",
+        "stream_models",
         "thread",
     )
 
@@ -113,6 +114,7 @@ class TaskHost:
         """Shows an item of a harness run; None if nobody can read it."""
         self.is_read: bool = False
         above, scope = surroundings().above, self._scope
+        self.stream_models: bool | None = scope.streams
         if above is not None and above.emit is not None:  # an agent runs this graph: show it on the agent's stream
             self.emit, self.is_read = partial(above.emit, self.node), above.streams
         if scope.emit is not None and (self.emit is None or scope.is_read_live):
@@ -123,7 +125,7 @@ class TaskHost:
         """Whether model calls are streamed; None if nobody reads them now."""
         if self.is_read:
             return True
-        wanted = self._scope.streams
+        wanted = self.stream_models
         return (self._scope.is_read_live or None) if wanted is None else wanted
 
     @property

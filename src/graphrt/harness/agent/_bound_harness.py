@@ -222,7 +222,7 @@ class BoundHarness(Generic[OutputT_co]):
 
         def streams() -> bool:
             """Return whether the reply is streamed: the caller of `stream` reads it, or somebody who reads the run."""
-            return show != host.emit or bool(host.streams)
+            return show != host.emit or bool(host.stream_models if host.emit is None else host.streams)
 
         links: list[Link] = [Recorded(host, host.ledger), chosen, *within(host.ledger, host)]
         reply = await chained(links, partial(ask_model, show, streams, host if form is None else None, _checked))(call)

@@ -172,6 +172,8 @@ class Host(Protocol):
     """Shows an item of an agent on the stream; None if nobody can read it."""
     is_read: bool
     """Whether the caller of the agent reads the items, and not only those who read the run."""
+    stream_models: bool | None
+    """What the runtime says about streaming model calls; None: they are streamed if somebody reads them."""
     numbers: dict[str, int]
     """How often each thing came in this execution of the task; see `number`."""
     records: bool
@@ -246,6 +248,7 @@ class StandaloneHost:
     key: str = ""
     ledger: Ledger | None = None
     known_by: Ledger | None = None
+    stream_models: bool | None = None
     records: bool = False
     replies: Collection[str] = ()
     answered: Collection[str] = ()
@@ -336,7 +339,9 @@ class Place:
 
     def streams(self) -> bool:
         """Return whether a model call is streamed that is made now."""
-        wanted = self.host.streams
+        host = self.host
+        # A host that shows nothing has nobody to look for.
+        wanted = host.stream_models if host.emit is None else host.streams
         return self.has_sinks if wanted is None else wanted
 
 
