@@ -91,29 +91,39 @@ def test_a_refused_request_may_be_mended_under_its_key(served):
     assert (mended.status_code, mended.json()["status"]) == (200, "completed")
 
 
-@pytest.mark.parametrize(("age_s", "code"), [(1.0, "key-in-progress"), (3_600.0, "key-outcome-unknown")])
-def test_a_request_whose_process_died_is_not_repeated_by_guess(serve, age_s, code):
+@pytest.mark.parametrize(
+    ("age_s", "goes_on", "code", "notes"),
+    [
+        (1.0, False, "key-in-progress", []),
+        (3_600.0, False, None, ["a"]),
+        (3_600.0, True, "key-outcome-unknown", ["b"]),
+    ],
+)
+def test_a_request_whose_process_died_is_repeated_only_if_nothing_was_written(serve, age_s, goes_on, code, notes):
     now = 1_000_000.0
     with Runtime(papers(), store="memory:", clock=lambda: now) as runtime:
         served = serve(runtime)
         thread = served.paused()
-        keys = _keys.Keys(runtime)
+        keys = served.application._keys["papers"]
         begin = keys.begin
-        died = []
 
-        def die(record: str, digest: str) -> bool:
-            died.append(begin(record, digest))
+        def die(*request) -> str:
+            begin(*request)
             raise KeyError("the process dies here")
 
-        served.application._keys["papers"].begin = die  # type: ignore[method-assign]
-        served("POST", f"/threads/{thread}/update", {"values": {"notes": ["a"]}}, idempotency_key="k")
-        served.application._keys["papers"].begin = begin
-        now += age_s
-        answer = served("POST", f"/threads/{thread}/update", {"values": {"notes": ["a"]}}, idempotency_key="k")
+        def edit():
+            return served("POST", f"/threads/{thread}/update", {"values": {"notes": ["a"]}}, idempotency_key="k")
 
-        assert died == [True]
-        assert (answer.status_code, answer.json()["code"]) == (409, code)
-        assert served("GET", f"/threads/{thread}").json()["state"]["notes"] == ["on tea"]
+        keys.begin = die
+        edit()
+        keys.begin = begin
+        now += age_s
+        if goes_on:
+            served("POST", f"/threads/{thread}/update", {"values": {"notes": ["b"]}})
+        answers = [edit(), edit()]
+
+        assert [one.json().get("code") for one in answers] == [code, code]
+        assert served("GET", f"/threads/{thread}").json()["state"]["notes"] == ["on tea", *notes]
 
 
 def test_records_of_keys_are_not_listed_with_threads_and_go_after_a_day(serve):
@@ -124,7 +134,7 @@ def test_records_of_keys_are_not_listed_with_threads_and_go_after_a_day(serve):
         served("POST", f"/threads/{thread}/update", {"values": {"notes": ["a"]}}, idempotency_key="k")
         kept = runtime.threads(graph="graphrt.serve.keys")
         now += 2 * _keys.KEPT_S
-        _keys.Keys(runtime).begin("key-other", "digest")
+        _keys.Keys(runtime).begin("key-other", "digest", 0)
 
         assert [one["thread"] for one in served("GET", "/threads").json()["threads"]] == [thread]
         assert len(kept) == 1

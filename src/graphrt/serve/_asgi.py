@@ -354,7 +354,8 @@ class Application:
                 self._running.enter(call.runtime, call.caller)
             return verb.handle(call)
         record = cast("str", call.derived(verb.name))
-        if not keys.begin(record, digest):
+        acting = keys.begin(record, digest, call.position())
+        if acting is None:
             return present(call)
         try:
             if verb.begins:
@@ -362,7 +363,7 @@ class Application:
             reply = verb.handle(call)
         except GraphrtError as error:
             if status_of(error) < 500:  # nothing was changed
-                keys.forget(record)
+                keys.forget(acting)
             raise
         keys.end(record)
         return reply

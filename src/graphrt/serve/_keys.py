@@ -5,8 +5,9 @@ key, and a signal is sent under it. For the others, an input for a thread that e
 key has a *record*: a thread of a small graph of its own, in the same store. Its first commit decides, among all
 replicas, which of two equal requests acts, by the reducer `first`. The record has digests alone.
 
-A process that dies between the record and the write leaves the outcome unknown: the repetition is refused, and says so.
-Records are deleted after a day.
+A process may die between the record and the write. The record has the position that the thread was at: if it is still
+there, nothing was written, and the repetition acts, under a record of its own. If the thread has gone on, the outcome is
+unknown: the repetition is refused, and says so. Records are deleted after a day.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ LONGEST: Final = 255
 KEPT_S: Final = 86_400.0
 """Seconds for which a key is remembered."""
 _ANSWERING_S: Final = 60.0
-"""Seconds in which the first request is answered, if its process lives."""
+"""Seconds in which a request is answered, if its process lives."""
 _SWEEP_EVERY_S: Final = 3_600.0
 _TRIES: Final = 100
 """Looks at a record that another process writes at this moment, 10 ms apart."""
@@ -45,6 +46,8 @@ class KeyRecord(TypedDict):
     digest: Annotated[str, first]
     """Of that request."""
     begun_at: Annotated[float, first]
+    seq: Annotated[int, first]
+    """Position of the thread before the request; 0 if there was none."""
     done: Annotated[bool, highest]
 
 
@@ -80,8 +83,15 @@ class Keys:
         self._clock: Final = runtime.clock
         self._sweep_at = monotonic()
 
-    def begin(self, record: str, digest: str) -> bool:
-        """Return whether the request acts; False if it did so before, and was answered.
+    def begin(self, record: str, digest: str, seq: int) -> str | None:
+        """Return the id of the record under which the request acts; None if it did so before, and was answered.
+
+        `forget` takes that id, and `end` the *record* of the key, which all repetitions look at first.
+
+        Args:
+            record: Id of the record of the key.
+            digest: Of the request.
+            seq: Position of the thread now.
 
         Raises:
             InputError: The key came with another request (`key-reused`), its first request is not answered yet
@@ -89,16 +99,21 @@ class Keys:
         """
         self._sweep()
         mine = uuid4().hex
-        found = self._kept(record, {"owner": mine, "digest": digest, "begun_at": self._clock(), "done": False})
-        if found["owner"] == mine:
-            return True
-        if found["digest"] != digest:
-            raise KEY_REUSED()
-        if found["done"]:
-            return False
-        if self._clock() - found["begun_at"] < _ANSWERING_S:
-            raise KEY_IN_PROGRESS()
-        raise KEY_OUTCOME_UNKNOWN()
+        id_, number = record, 1
+        while True:
+            given = {"owner": mine, "digest": digest, "begun_at": self._clock(), "seq": seq, "done": False}
+            found = self._kept(id_, given)
+            if found["owner"] == mine:
+                return id_
+            if found["digest"] != digest:
+                raise KEY_REUSED()
+            if found["done"]:
+                return None
+            if self._clock() - found["begun_at"] < _ANSWERING_S:
+                raise KEY_IN_PROGRESS()
+            if found["seq"] != seq:
+                raise KEY_OUTCOME_UNKNOWN()
+            id_, number = f"{record}.{number}", number + 1  # its process died before it wrote anything
 
     def _kept(self, record: str, values: dict[str, Any]) -> KeyRecord:
         """Make the record with *values*, or return the one that there is."""

@@ -72,6 +72,15 @@ class Call:
             raise UNKNOWN_THREAD(thread=self.thread)
         return head
 
+    def position(self) -> int:
+        """Return the number of the last entry of the thread; 0 if there is no such thread."""
+        try:
+            return self.store.head(self.thread).seq
+        except InputError as error:
+            if error.code != UNKNOWN_THREAD.code:
+                raise
+            return 0
+
     def derived(self, verb: str) -> str | None:
         """Return an id for what the call makes, from its key; None without a key."""
         if self.key is None:
