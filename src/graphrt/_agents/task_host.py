@@ -214,25 +214,25 @@ class TaskHost:
         models = extra.model_calls()
         asked = models.call(key)  # the key with the number of failed attempts
         extra.request(asked)  # entries come in the order of the requests, not of the replies (rule R13)
-        known, recorded = models.replies.get(asked), False
+        known = models.replies.get(asked)
+        reply: StoredReply | None = None
         instead: Callable[[], Awaitable[ModelResponse]] | None = None
         if known is not None:
             self.account()  # this execution may not have counted it yet
-            recorded = True
+            reply = StoredReply(own(known.reply), known.usage, known.model)  # a copy, which the node may change
         else:
             self.check()
             if log is not None:
                 before = len(models.failed(asked))
-                known, instead = log.reply(task, asked)
+                reply, instead = log.reply(task, asked)
                 if (
                     self.ledger is not None
                 ):  # failed calls that were billed are not made again: their usage is in the log
                     for one in models.failed(asked)[before:]:
                         self.ledger.charge(used_amounts(one))
         return Recalled(
-            # A copy, which the node may change.
-            reply=None if known is None else StoredReply(own(known.reply), known.usage, known.model),
-            recorded=recorded,
+            reply=reply,
+            recorded=known is not None,
             failed=models.failed(asked),
             used=models.charged(asked),
             granted=models.granted_for(key) if extra.interrupts else {},  # no grant without a question

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, TypeVarTuple, final, overload
 
 import typing_extensions as te
@@ -39,7 +38,7 @@ from graphrt._drivers.node_effects import EffectKind, decide, find_effect, perfo
 from graphrt._drivers.remembered_calls import Call, RememberedCalls
 from graphrt._drivers.run_services import RunServices
 from graphrt._due_times import Units, checked_due, expiry, moment_s, sleep_s
-from graphrt._engine.child_threads import child_id, outcome_key
+from graphrt._engine.child_threads import child_id, made, outcome_key, start
 from graphrt._engine.open_interrupt import BY_EXPIRY, SIGNAL, THREAD, TIMER, OpenInterrupt
 from graphrt._engine.outcome import answer_type as described_answer
 from graphrt._engine.outcome import checked_default
@@ -54,7 +53,6 @@ from graphrt.errors._codes.arguments import ARGUMENT_OUT_OF_BOUNDS, INVALID_ARGU
 from graphrt.errors._codes.child_threads import CHILD_DELETED, CHILD_ENDED, CHILDREN_NEED_STORE, NOT_A_CHILD
 from graphrt.errors._codes.nodes import CALL_IN_ASYNC_NODE, NO_HARNESS
 from graphrt.errors._codes.timers import QUESTION_EXPIRED
-from graphrt.events import ThreadStarted
 from graphrt.stores.ids import bare_id, check_bare_id
 
 if TYPE_CHECKING:
@@ -849,19 +847,17 @@ def _begun(
     child = ChildThread(graph, thread)
     if known is not None and known.thread == thread and known.made:
         return child, None
-    event = ThreadStarted(
-        task=task.id,
-        key=key,
-        thread=thread,
-        graph=graph.name,
+    new = known is None or known.thread != thread  # not stored yet
+    event = start(
+        task,
+        services.root,
+        key,
+        thread,
+        graph.name,
         detached=bool(detached),
+        made=services.recorded is not None,
         arguments=call.arguments,
     )
-    new = known is None or known.thread != thread  # not stored yet
-    extra.threads[key] = replace(event, made=services.recorded is not None)  # `made`: the child exists for certain
-    for engine in (task.engine, services.root):  # so that a cancellation of this thread finds the child, see `_state`
-        if engine is not None and not event.detached:
-            engine.start_child(thread)
     if services.recorded is not None:  # the first execution of the run made it
         return child, None
 
@@ -871,7 +867,7 @@ def _begun(
         if new:
             services.keep([(f"{task.id}#start/{key}#", [(task.engine.path, event)])])
         children.make(graph, given, thread, labels, detached=event.detached)
-        extra.threads[key] = replace(event, made=True)
+        made(task, key)
 
     return child, make
 

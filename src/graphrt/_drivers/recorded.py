@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from graphrt._engine.model_calls import ModelCall
     from graphrt._engine.task import Task
-    from graphrt.events import ModelReplied, SuperstepAbandoned
+    from graphrt.harness.agent._host import StoredReply
     from graphrt.harness.protocol import ModelResponse
 
 
@@ -42,8 +42,8 @@ class Recorded(Protocol):
         """Return the payload of the *question* about an unknown outcome, at this point of the log or later; else None."""
         ...
 
-    def abandoned(self) -> SuperstepAbandoned | None:
-        """Return what the log abandons next; None if it abandons nothing more."""
+    def abandoned(self) -> tuple[int, Mapping[str, Any]] | None:
+        """Return the superstep that the log abandons next, and the partial messages in it; None if there is no more."""
         ...
 
     def knows(self, task: Task, key: str) -> bool:
@@ -71,7 +71,7 @@ class Recorded(Protocol):
         """
         ...
 
-    def reply(self, task: Task, call: ModelCall) -> tuple[ModelReplied | None, Callable[[], Awaitable[ModelResponse]]]:
+    def reply(self, task: Task, call: ModelCall) -> tuple[StoredReply | None, Callable[[], Awaitable[ModelResponse]]]:
         """Return the recorded reply of a model, and what answers in place of the model.
 
         Args:

@@ -21,7 +21,8 @@ the terms, see docs/glossary.md.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from graphrt import events
 from graphrt._engine.open_interrupt import THREAD
@@ -79,6 +80,44 @@ def started(task: Task, event: events.ThreadStarted) -> None:
     if known is None or known.thread != event.thread or not known.made:
         task.more().threads[event.key] = event
     have(task.engine, event)
+
+
+def start(
+    task: Task,
+    root: RunState | None,
+    key: str,
+    thread: str,
+    graph: str,
+    *,
+    detached: bool,
+    made: bool,
+    arguments: Any,
+) -> events.ThreadStarted:
+    """Let *task* start a child thread; return the event, which is stored before the child is made.
+
+    Args:
+        root: Engine of the run's own graph; None if *task* belongs to that graph.
+        key: What identifies the call of `ctx.start` in the task.
+        thread: Id of the child.
+        graph: Name of its graph.
+        detached: Whether it goes on when this thread is cancelled.
+        made: Whether it exists for certain.
+        arguments: As `ThreadStarted.arguments`.
+    """
+    event = events.ThreadStarted(
+        task=task.id, key=key, thread=thread, graph=graph, detached=detached, arguments=arguments
+    )
+    task.more().threads[key] = replace(event, made=made)
+    for engine in (task.engine, root):  # so that a cancellation of this thread finds the child
+        if engine is not None and not detached:
+            engine.start_child(thread)
+    return event
+
+
+def made(task: Task, key: str) -> None:
+    """Note that the child that *task* started by the call *key* exists."""
+    threads = task.more().threads
+    threads[key] = replace(threads[key], made=True)
 
 
 def have(engine: RunState, event: events.ThreadStarted) -> None:

@@ -22,8 +22,9 @@ def partial_messages(config: RunConfig, engine: Engine) -> dict[str, Any]:
     if config.recorded is not None:  # the thread is executed again from its log, where the outside cut it off
         before = config.recorded.abandoned()
         if before is not None:
-            engine.reach(before.superstep)
-            return dict(before.said)
+            superstep, said_before = before
+            engine.reach(superstep)
+            return dict(said_before)
     texts = stopped_replies(engine.tasks)
     field = _conversation(engine) if texts and engine.reducer is None else None
     if field is None:

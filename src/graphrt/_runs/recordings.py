@@ -25,7 +25,7 @@ from graphrt.errors import GraphrtError
 from graphrt.errors._codes.threads import NOT_IN_THE_LOG
 from graphrt.events import Entry
 from graphrt.harness._reply_data import reply_from
-from graphrt.harness.agent._host import Composed
+from graphrt.harness.agent._host import Composed, StoredReply
 from graphrt.harness.protocol import ModelResponse
 
 _PENDING_S: Final = 2.0
@@ -140,9 +140,11 @@ class Recordings:
         place, payload = self._log_of(task).payloads.get(question, (-1, None))
         return payload if place >= self.at else None
 
-    def abandoned(self) -> events.SuperstepAbandoned | None:
+    def abandoned(self) -> tuple[int, Mapping[str, Any]] | None:
         """Return what the log abandons next: a run that the outside cancelled is not cut off at the same point again."""
-        return next((event for place, event in self._given_up.items() if place >= self.at), None)
+        return next(
+            ((event.superstep, event.said) for place, event in self._given_up.items() if place >= self.at), None
+        )
 
     def knows(self, task: Task, key: str) -> bool:
         """Return whether `effect` has a result for *key* in the present attempt."""
@@ -183,9 +185,7 @@ class Recordings:
         await self._cancelled_if_pending(task, key in self._log_of(task).effects)
         return self.effect(task, key)
 
-    def reply(
-        self, task: Task, call: ModelCall
-    ) -> tuple[events.ModelReplied | None, Callable[[], Awaitable[ModelResponse]]]:
+    def reply(self, task: Task, call: ModelCall) -> tuple[StoredReply | None, Callable[[], Awaitable[ModelResponse]]]:
         """Return the recorded reply to a model call that no budget had bounded, else None, and what answers for the model.
 
         A call with a budget is made, with the recorded reply in place of the model's, so that budgets are charged, and
@@ -208,7 +208,8 @@ class Recordings:
             raise self._failure(log, task) or self._unanswered(task, "model", call.key, unused=asked)
 
         if known is not None and call not in log.held:
-            return known, instead  # no budget bounded it, or a cache of the agent's had it
+            # No budget bounded it, or a cache of the agent's had it.
+            return StoredReply(own(known.reply), known.usage, known.model), instead
         return None, instead
 
     async def _cancelled_if_pending(self, task: Task, answered: bool) -> None:  # noqa: FBT001 - for this class only
