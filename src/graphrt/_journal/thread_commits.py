@@ -64,8 +64,8 @@ class ThreadCommits:
         self.recorder: Recorder | None = None
         """Records each commit once it is stored; None without an audit log."""
         self.before: Callable[[], None] | None = None
-        """Called before each commit. While another process follows the run live, it hands over the items (such as
-        tokens) that were shown before the commit. None without a follower."""
+        """Called before each commit, to hand over live items (such as tokens) that were shown before it; None as long
+        as the run has shown none, and has no follower."""
         self.watcher: Watcher | None = None
         """Sees how long each commit takes; None if no sink measures that."""
         self._released = False

@@ -42,6 +42,7 @@ from graphrt.stores.ids import shared_id
 from graphrt.stores.values import Claim
 
 if TYPE_CHECKING:
+    from graphrt._engine.task import Task
     from graphrt._journal.chain import Chain
     from graphrt._journal.thread_fold import Fold
     from graphrt.events import Entry
@@ -180,8 +181,7 @@ class ActiveRun:
                 self.control.queues = "labels" in store.offers
             if "live" in store.offers:
                 self._relay = LiveRelay(store, claim.thread, run_id, engine, lambda: self.seq)
-                services.relay(self._relay.put, is_followed=False)
-                commits.before = self._before_commit
+                services.relay(self._show, is_followed=False)
         self._journal = journal
 
     def _pass_over_cancels(self, stored: Sequence[MailMessage]) -> None:
@@ -227,6 +227,13 @@ class ActiveRun:
             services.streams = True if services.streams is None else services.streams
             self._look_for_followers()
 
+    def _show(self, mode: str, item: Any, task: Task | None) -> None:
+        """Keep an item for followers, who are looked for before each commit from now on. Called from any worker thread."""
+        assert self._relay is not None  # noqa: S101 - this is how items come to it
+        assert self._commits is not None  # noqa: S101 - it has a thread
+        self._commits.before = self._before_commit
+        self._relay.put(mode, item, task)
+
     def _before_commit(self) -> None:
         """Hand over what comes before the entries of a commit; a run may end before `mail_watch` has looked once."""
         relay = self._relay
@@ -247,15 +254,16 @@ class ActiveRun:
 
         That is so if the thread is followed, or if its open tasks have shown something for which a follower may come.
         """
-        relay = self._relay
-        if relay is None:
+        relay, commits = self._relay, self._commits
+        if relay is None or commits is None:
             return False
         with _following:  # the driver and the worker thread of `mail_watch` may find a follower at once
             if wanted != relay.is_followed:
+                commits.before = self._before_commit
                 if not wanted:
                     relay.flush()
                 relay.follow(wanted=wanted)
-                self.services.relay(relay.put, is_followed=wanted)
+                self.services.relay(self._show, is_followed=wanted)
         return wanted or relay.has_shown
 
     def flush(self) -> None:

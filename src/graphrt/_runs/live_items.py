@@ -177,19 +177,11 @@ def _sent(codec: Codec, run: str, one: bytes) -> Iterator[Sent]:
     name, node, numbers, pieces = form
     for number, text in zip(numbers, pieces, strict=True):
         item = _item(["MessageItem", {"node": node, "task_id": task_id, "item": [name, {"text": text}]}])
-        yield Sent(run, number, seq, "messages", item, task_id, len(text) + _PIECE_BYTES)
+        yield Sent(run, number, seq, "messages", item, task_id, len(text) + PIECE_BYTES)
 
 
-_PIECE_BYTES: Final = 32
+PIECE_BYTES: Final = 32
 """What a piece of a text is taken to need besides its text."""
-
-
-def size_of(item: MessageItem) -> int | None:
-    """Return about how many bytes a piece of a text needs; None for any other item."""
-    from graphrt.harness.protocol import TextDelta, ThinkingDelta  # loaded by now: an agent shows the item
-
-    piece = item.item
-    return len(piece.text) + _PIECE_BYTES if type(piece) in (TextDelta, ThinkingDelta) else None
 
 
 def _form(item: Any) -> list[Any]:

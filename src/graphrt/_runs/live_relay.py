@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, final
 from graphrt._codec import NotStorable
 from graphrt._engine.task import DUE, RUNNING
 from graphrt._flows.live import Live, live
-from graphrt._runs.live_items import Again, Heading, batch, line, size_of, texts
+from graphrt._runs.live_items import PIECE_BYTES, Again, Heading, batch, line, texts
 from graphrt.stores.protocol import Store
 from graphrt.stores.values import KEPT_S
 
@@ -226,8 +226,12 @@ class LiveRelay:
 
     def _kept_as(self, mode: str, item: Any, task_id: str) -> _Item | None:
         """Return the item that was shown last, in the form in which it is kept; None if it cannot be stored."""
-        if mode == "messages" and task_id and (size := size_of(item)) is not None:
-            return _Item(self._number, mode, item, task_id, size)  # a piece of a text: its classes are immutable
+        if mode == "messages" and task_id:
+            from graphrt.harness.protocol import TextDelta, ThinkingDelta  # loaded by now: an agent shows the item
+
+            piece = item.item
+            if type(piece) in (TextDelta, ThinkingDelta):  # kept as it is, since its class is immutable
+                return _Item(self._number, mode, item, task_id, len(piece.text) + PIECE_BYTES)
         made = self._encoded(_Item(self._number, mode, item, task_id, 0))
         return None if made is None else _Item(self._number, mode, made, task_id, len(made))
 
