@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from graphrt._sensitive_texts import redact
@@ -27,7 +27,6 @@ from graphrt.errors._codes.models import (
     CALL_UNAUTHORIZED,
     CONTEXT_OVERFLOW,
     HARNESS_CANNOT_SEND,
-    MODEL_TIMEOUT,
     NO_API_KEY,
     NO_CREDIT,
     NO_CREDIT_FOR_KEY,
@@ -322,21 +321,6 @@ def beginning(seen: Seen, clean: Callable[[str], str]) -> str:
     """Return how an answer begins, for an error about what cannot be read; empty if there is nothing to show."""
     start = _clip(clean(clean(seen.start.decode(errors="replace"))), _START_CHARS)
     return f"the answer begins: {start}" if start else ""
-
-
-def timed_out(model: str, timeout_s: float, *, what: str) -> TransientModelError:
-    """Return the error for *what* (such as "the reply") that took longer than *timeout_s* seconds."""
-    return MODEL_TIMEOUT(what_for=what, timeout_s=timeout_s, model=model)
-
-
-def missing_key(model: str, variables: Sequence[str], provider: str) -> AuthenticationError:
-    """Return the error for a call without a credential: none of the environment variables *variables* is set."""
-    return NO_API_KEY(
-        with_status="",
-        reason=f"there is no API key for {provider!r}, because {' or '.join(variables)} is not set.",
-        provider=provider,
-        model=model,
-    )
 
 
 def _is_transport(chain: list[BaseException]) -> bool:

@@ -18,10 +18,7 @@ from graphrt._ambient import surroundings
 from graphrt._arguments import check_amount, check_text
 from graphrt.errors import BadResponseError, HarnessError, MissingExtraError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.models import (
-    OPTIONS_CLASH,
-    UNGUARDED_PROVIDER,
-)
+from graphrt.errors._codes.models import MODEL_TIMEOUT, NO_API_KEY, OPTIONS_CLASH, UNGUARDED_PROVIDER
 from graphrt.events import Usage
 from graphrt.harness import real_requests
 from graphrt.harness._surrogates import whole
@@ -239,7 +236,9 @@ class LiteLLMModel:
             if not profile.holds_to_output(request):
                 del body["response_format"]  # litellm would refuse the call, or change what it means
         if self._api_key is None and (missing := target.missing_key()):
-            raise _error_mapping.missing_key(model, missing, target.found.provider)
+            provider, unset = target.found.provider, " or ".join(missing)
+            reason = f"there is no API key for {provider!r}, because {unset} is not set."
+            raise NO_API_KEY(with_status="", reason=reason, provider=provider, model=model)
         if not _model_info.IF_IT_CAN.isdisjoint(body):
             for field in target.left_out():
                 body.pop(field, None)
@@ -380,7 +379,7 @@ class _Call:
     def failure(self, error: Exception, what: str) -> HarnessError:
         """Return the error for *error*, with what was seen of the answer; *what* was waited for if the time was over."""
         if isinstance(error, TimeoutError):
-            error = _error_mapping.timed_out(self.model, self._timeout_s, what=what)
+            error = MODEL_TIMEOUT(what_for=what, timeout_s=self._timeout_s, model=self.model)
         elif not isinstance(error, HarnessError):
             sent, seen = self.exchange.status, self.exchange.seen
             error = _error_mapping.harness_error(error, model=self.model, secrets=self._secrets, sent=sent, seen=seen)
