@@ -73,30 +73,46 @@ def test_a_reader_that_has_all_of_an_ended_run_is_told_not_to_come_back(served):
     assert served("GET", f"/threads/{thread}/events", last_event_id=str(last)).status_code == 204
 
 
-def test_live_items_come_between_the_entries_without_a_position(serve):
-    seen = threading.Event()
+def test_a_stream_that_broke_goes_on_after_the_last_live_item_and_a_page_that_was_reloaded_gets_all_again(serve):
+    shown, seen = threading.Event(), threading.Event()
     g = GraphBuilder(Paper, name="papers")
 
     @g.node
     def work(state: Paper, ctx: Context) -> dict[str, Any]:
-        while not seen.wait(0.01):
-            ctx.emit({"progress": 0.5})
+        for number in range(5):
+            ctx.emit(number)
+        shown.set()
+        assert seen.wait(20)
+        for number in range(5, 8):
+            ctx.emit(number)
         return {"notes": ["done"]}
+
+    def numbers(found: list[Any]) -> list[Any]:
+        return [one["item"] for _, name, one in found if name == "live" and one["mode"] == "custom"]
 
     g.add_sequence([START, work, END])
     with Runtime(g.compile(), store="memory:") as runtime:
         served = serve(runtime)
         served("POST", "/threads", {"input": {"topic": "tea"}, "thread": "t"})
-        with served.http.stream("GET", "/graphs/papers/threads/t/events") as answer:
-            found: list[Any] = []
+        assert shown.wait(20)
+        path = "/graphs/papers/threads/t/events"
+        found: list[Any] = []
+        with served.http.stream("GET", path) as answer:
             for one in events(answer):
                 found.append(one)
-                if one[1] == "live" and one[2]["mode"] == "custom":
-                    seen.set()
+                if numbers([one]) == [2]:
+                    break
+        with served.http.stream("GET", path) as answer:  # without an id: the page was loaded anew
+            for one in events(answer):
+                if numbers([one]) == [4]:
+                    break
+                assert numbers([one]) in ([], [0], [1], [2], [3])
+        seen.set()
+        with served.http.stream("GET", path, headers={"last-event-id": found[-1][0]}) as answer:
+            found += events(answer)
 
-        live = [one for one in found if one[1] == "live"]
-        assert {id_ for id_, _, _ in live} == {""}
-        assert {str(one["item"]) for _, _, one in live if one["mode"] == "custom"} == {"{'progress': 0.5}"}
+        assert numbers(found) == [*range(8)]
+        assert [one["seq"] for _, name, one in found if name == "entry"] == [e.seq for e in runtime.entries("t")]
         assert found[-1][1] == "end"
         assert all(name != "live" for _, name, _ in read(served, "t", "?live=false"))
 

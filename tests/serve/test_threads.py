@@ -83,7 +83,7 @@ def test_an_edit_may_say_where_the_thread_goes_on(served):
         "POST", f"/threads/{thread}/update", {"values": {"approved": False}, "as_node": "approve", "goto": "__end__"}
     )
 
-    assert served("GET", f"/threads/{thread}").json()["status"] == "completed"
+    assert served("GET", f"/threads/{thread}/result?wait_s=20").json()["status"] == "completed"
 
 
 def test_an_input_is_queued_while_the_thread_waits(served):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -48,7 +49,7 @@ from graphrt.errors._codes.threads import THREAD_WITHOUT_STORE, UNKNOWN_THREAD
 from graphrt.errors._page import sections
 from graphrt.runtime import Runtime
 from graphrt.serve._access import Authorize, Caller, Right
-from graphrt.serve._bodies import Following, Part
+from graphrt.serve._bodies import POSITION, Following, Part
 from graphrt.serve._bounds import Bounds, OpenStreams, RunningThreads
 from graphrt.serve._chat import ChatForm, UiMessageChat, begin_of_turn, turn_of
 from graphrt.serve._events import OVER, EventStream, Form, JournalForm
@@ -387,24 +388,24 @@ class Application:
         """
         asked: Following = call.query
         last = request.headers.get("last-event-id")
-        if last is not None and not (last.isascii() and last.isdecimal() and len(last) < 16):
-            raise BAD_REQUEST_PART(part="header Last-Event-ID", problem="it is not the id of an event, a number")
+        if last is not None and re.fullmatch(POSITION, last) is None:
+            raise BAD_REQUEST_PART(part="header Last-Event-ID", problem="it is not the id of an event of this stream")
         await self._aside(call.head)
 
         async def end() -> Any:
             head = await self._aside(call.head)
             return {"thread": call.thread, "status": head.status, "seq": head.seq}
 
-        after = asked.after if last is None else int(last)
+        after = asked.after if last is None else last
         return await self._follow(call, JournalForm(end), after, asked.live, had=last is not None)
 
-    async def _follow(self, call: Call, form: Form, after: int, live: bool | None, *, had: bool) -> ASGIApp:  # noqa: FBT001 - handed on
+    async def _follow(self, call: Call, form: Form, after: int | str, live: bool | None, *, had: bool) -> ASGIApp:  # noqa: FBT001 - handed on
         """Return a stream of the thread in a *form*.
 
         Args:
             call: Of which the runtime, the caller and the thread are used.
             form: How it is written.
-            after: Only entries after this one.
+            after: Where it begins, as for `Runtime.follow`.
             live: Whether live items are read; None: if the store can.
             had: Whether the client had a stream before: it is told if nothing comes any more.
 

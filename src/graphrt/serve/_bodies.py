@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from graphrt.runtime import IfExists, InterruptKind
 from graphrt.stores import Status
+
+POSITION: Final = r"[0-9]{1,15}(\.[0-9]{1,15}\.[^\r\n]{1,200})?"
+"""The id of an event: the number of an entry, or the position of a live item."""
 
 
 class Part(BaseModel):
@@ -127,7 +130,11 @@ class After(Part):
 class Following(Part):
     """Where a stream begins; the header `Last-Event-ID` takes precedence."""
 
-    after: int = Field(0, ge=0, description="Only entries after the one with this number.")
+    after: str = Field(
+        "0",
+        pattern=f"^{POSITION}$",
+        description="Where to go on: the number of an entry, or the position of a live item.",
+    )
     live: bool | None = Field(
         None, description="Whether tokens and progress come between entries; yes if the store can."
     )

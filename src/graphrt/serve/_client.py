@@ -269,15 +269,15 @@ class Client(Generic[S]):
         return await self._adrive(self._page("entries", RemoteEntry, f"{_at(thread)}/entries", query))
 
     def follow(
-        self, thread: str, *, after: int = 0, live: bool | None = None
+        self, thread: str, *, after: int | str = 0, live: bool | None = None
     ) -> Iterator[RemoteEntry | RemoteLiveItem]:
         """Iterate over the entries of a thread as they are stored, until its run has ended; see `Runtime.follow`.
 
-        A connection that breaks is opened again, and the iteration goes on after the last entry.
+        A connection that breaks is opened again, and the iteration goes on after the last entry or live item.
 
         Args:
             thread: The thread.
-            after: Only entries after this one.
+            after: Where to go on: the `seq` of an entry, the `position` of a live item, or 0 for the beginning.
             live: Whether live items come between the entries; None: if the server's store can.
         """
         reader = _EventReader(after)
@@ -297,7 +297,7 @@ class Client(Generic[S]):
                 time.sleep(reader.pause_s())
 
     async def afollow(
-        self, thread: str, *, after: int = 0, live: bool | None = None
+        self, thread: str, *, after: int | str = 0, live: bool | None = None
     ) -> AsyncIterator[RemoteEntry | RemoteLiveItem]:
         """Iterate over the entries of a thread as they are stored; see `follow`."""
         reader = _EventReader(after)
@@ -552,7 +552,7 @@ class Client(Generic[S]):
     def _events(self, thread: str, reader: _EventReader, live: bool | None) -> dict[str, Any]:  # noqa: FBT001 - handed on
         """Return the request of an event stream that goes on where *reader* is."""
         query = {} if live is None else {"live": str(live).lower()}
-        headers = {"last-event-id": str(reader.seq)}
+        headers = {"last-event-id": str(reader.position)}
         return {"url": f"{self._url}{_at(thread)}/events", "params": query, "headers": headers, "timeout": 60.0}
 
     def _opened(self, answer: httpx.Response, reader: _EventReader) -> None:
@@ -663,9 +663,9 @@ class RemoteSchedules:
 class _EventReader:
     """Reads the lines of an event stream, over any number of connections."""
 
-    def __init__(self, after: int) -> None:
-        self.seq = after
-        """Number of the last entry."""
+    def __init__(self, after: int | str) -> None:
+        self.position = after
+        """That of the last entry or live item."""
         self.over = False
         self._event = ""
         self._data = ""
@@ -692,10 +692,13 @@ class _EventReader:
         match event:
             case "entry":
                 entry = RemoteEntry(found)
-                self.seq = entry.seq
+                self.position = entry.seq
                 return entry
             case "live":
-                return RemoteLiveItem(**{name: found[name] for name in ("mode", "item", "seq", "missed")})
+                names = ("mode", "item", "seq", "task_id", "position", "missed")
+                item = RemoteLiveItem(**{name: found[name] for name in names})
+                self.position = item.position or self.position
+                return item
             case "problem":
                 raise _raised(found)
             case "end":

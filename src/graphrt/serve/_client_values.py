@@ -134,6 +134,8 @@ class RemoteLiveItem:
     mode: Literal["custom", "messages", "live"]
     item: Any
     seq: int
+    task_id: str = ""
+    position: str = ""
     missed: int = 0
 
 

@@ -1,7 +1,8 @@
 """The event stream of a thread (server-sent events): its entries, and what a run shows between them.
 
-An entry's number is the `id` of its event. A client that connects again sends the last one as `Last-Event-ID`, and gets
-every entry once. Live items have no id, so they do not move the position.
+The `id` of an event is the position to go on from: the number of an entry, or the `position` of a live item. A client that
+connects again sends the last one as `Last-Event-ID`, and gets what came after it, once. A page that was loaded anew sends
+none, and is given what the open tasks have shown so far.
 
 One task pumps what `Runtime.afollow` yields into the connection. It holds a page of the journal at most, and waits while
 the reader is slow. A second one sends comments while nothing comes, and ends the stream of a reader that does not read.
@@ -62,7 +63,7 @@ class Form(Protocol):
         ...
 
 
-def event(name: str, data: Any, id: int | None = None) -> bytes:
+def event(name: str, data: Any, id: int | str | None = None) -> bytes:
     """Return a server-sent event. Its data is one line of ASCII, so that it needs no escaping."""
     position = "" if id is None else f"id: {id}\n"
     return f"{position}event: {name}\ndata: {json.dumps(data, separators=(',', ':'), allow_nan=False)}\n\n".encode()
@@ -85,7 +86,7 @@ class JournalForm:
     def item(self, item: Entry | LiveItem) -> bytes:
         """Return the event of an entry, or of a live item."""
         if isinstance(item, LiveItem):
-            return event("live", plain_data.live_item(item))
+            return event("live", plain_data.live_item(item), item.position or None)
         return event("entry", plain_data.entry(item), item.seq)
 
     async def end(self) -> bytes:

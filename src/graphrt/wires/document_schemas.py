@@ -58,4 +58,4 @@ INBOX_ITEM: Final = object_of({
     "tags": list_of(TEXT), "id": TEXT, "kind": TEXT, "node": TEXT, "stale": TRUTH, "payload": ANY,
     "asked_at": NUMBER, "expires_at": NUMBER_OR_NULL, "token": TEXT,
 }, answer_schema={"type": "object"})  # fmt: skip
-LIVE: Final = object_of({"mode": TEXT, "seq": WHOLE, "missed": WHOLE, "item": ANY})
+LIVE: Final = object_of({"mode": TEXT, "seq": WHOLE, "task_id": TEXT, "position": TEXT, "missed": WHOLE, "item": ANY})

@@ -169,7 +169,14 @@ def live_item(found: Any) -> dict[str, Any]:
         }
     else:
         item = plain(shown)
-    return {"mode": found.mode, "seq": found.seq, "missed": found.missed, "item": item}
+    return {
+        "mode": found.mode,
+        "seq": found.seq,
+        "task_id": found.task_id,
+        "position": found.position,
+        "missed": found.missed,
+        "item": item,
+    }
 
 
 def error(given: BaseException, code: int) -> dict[str, Any]:
