@@ -10,7 +10,7 @@ import pytest
 import typing_extensions as te
 
 from graphrt import END, START, GraphBuilder, Limits, NodeError, Runtime, StoreError
-from graphrt._drivers import aio, async_parallel_tasks
+from graphrt._drivers import aio, async_parallel_tasks, attempt_times
 from graphrt.errors import DeadlineError
 from graphrt.limits import RetryPolicy
 from graphrt.reducers import append
@@ -189,7 +189,7 @@ def test_an_effect_whose_result_could_not_be_stored_is_not_repeated_if_the_failu
 def test_a_deadline_before_one_more_attempt_ends_the_other_tasks_first(monkeypatch):
     """They end before the run does, as after any failure."""
     now = [0.0]
-    for module in (aio, async_parallel_tasks):
+    for module in (aio, async_parallel_tasks, attempt_times):
         monkeypatch.setattr(module, "monotonic", lambda: now[0])
     began = threading.Event()
     ended = []
