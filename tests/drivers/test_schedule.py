@@ -156,3 +156,25 @@ def test_a_halt_of_the_run_starts_nothing() -> None:
     assert made.next(WORKER, HANDLE) is None
     assert made.next(HERE) is None
     assert made.is_due
+
+
+def test_a_reply_that_lands_while_the_ended_ones_are_looked_at_waits() -> None:
+    made, _ = schedule()
+    one, other = named("one"), named("other")
+    made.start([one, other])
+    assert [made.next(WORKER, HANDLE), made.next(WORKER, HANDLE)] == [one, other]
+    late = threading.Thread(target=made.end, args=(other, 1, None))
+
+    class Looked:
+        @property
+        def __class__(self) -> Any:
+            if late.ident is None:
+                late.start()
+                late.join(0.05)  # it must not land before all of the others were looked at
+            return Looked
+
+    made.ended += [(one, 1, Looked()), (one, 1, None)]
+    made.hold()
+    late.join()
+
+    assert [task for task, *_ in made.ended] == [one, one, other]

@@ -22,7 +22,7 @@ from graphrt._drivers.failures import Escaped
 from graphrt._drivers.invoke import ainvoke, invoke
 from graphrt._drivers.retry_waits import rested
 from graphrt._drivers.run_services import RunServices, monotonic
-from graphrt._drivers.schedule import HERE, LOOP, ODD, STARTING, WORKER, Ended, Job, Key, Schedule
+from graphrt._drivers.schedule import HERE, LOOP, STARTING, WORKER, Ended, Job, Key, Schedule
 from graphrt._drivers.thread_pool import waits_for
 from graphrt._engine.task import STOPPED, Task
 from graphrt._flows.effects import Flow
@@ -174,7 +174,7 @@ class AsyncParallelTasks:
         *until* is in seconds of the monotonic clock; None waits without a limit.
         """
         schedule, control = self.schedule, self.services.control
-        schedule.held = any(one[2].__class__ in ODD for one in [*schedule.ended])  # a copy: threads append
+        schedule.hold()
         control.on_halt.append(self._more)
         self._launch()  # tasks that were held back until the flow had seen a failure
         try:

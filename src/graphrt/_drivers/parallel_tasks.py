@@ -140,8 +140,7 @@ class ParallelTasks:
         batch: list[Ended] = []
         schedule, control, called = self.schedule, self.services.control, False
         limit = schedule.limit
-        # What held the schedule was collected, or is in `ended`.
-        schedule.held = any(one[2].__class__ in ODD for one in [*schedule.ended])  # a copy: threads append
+        schedule.hold()
         self._launch()
         try:
             while True:

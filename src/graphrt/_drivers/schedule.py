@@ -102,6 +102,11 @@ class Schedule:
                 self.ended.append((*key, Escaped(failure)))
                 self.held = True
 
+    def hold(self) -> None:
+        """Find out anew whether tasks are held back: what held them was taken, or is in `ended`."""
+        with self.lock:  # worker threads append to it
+            self.held = any(one[2].__class__ in ODD for one in self.ended)
+
     def next(self, place: int, handle: Any = None) -> Task | None:
         """Return the next task of *place*, which is in flight from now on; None if none may start.
 
