@@ -60,7 +60,7 @@ def file_of(folder: Path, thread: str) -> Path:
 
 
 class Contents:
-    """What a file has, as its lines say."""
+    """What a file has, as the lines say that were read."""
 
     def __init__(self) -> None:
         self.log = self.thread = ""
@@ -74,7 +74,7 @@ class Contents:
         self.last: dict[str, Any] = {}
         """The line of the last record; empty before the first."""
         self.tree = Tree()
-        """The tree of all leaves so far."""
+        """The tree of the leaves."""
 
     def take(self, line: bytes) -> None:
         """Take in the next line.

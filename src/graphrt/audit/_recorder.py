@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, final
 
 from pydantic_core import from_json
@@ -20,7 +21,7 @@ from graphrt.errors._codes.audit import LOG_CLOSED, LOG_NOT_WRITTEN, OTHER_LOG
 from graphrt.errors._codes.threads import UNKNOWN_THREAD
 from graphrt.stores.ids import shared_id
 from graphrt.stores.protocol import Store
-from graphrt.stores.values import Commit
+from graphrt.stores.values import Commit, Record
 
 if TYPE_CHECKING:
     from graphrt._journal.chain import Chain
@@ -118,13 +119,7 @@ class Recorder:
         mirror = self._mirror
         if mirror is None:
             return
-        lines: list[bytes] = []
-        if commit.meta is not None:
-            lines += self._about(mirror, commit.meta)
-        end = None
-        for record in commit.records:
-            lines += lines_of(self._store, self._thread, record, mirror.blobs)
-            end = End(record.seq, leaf_in(record.seal))
+        lines, end = self._lines(mirror, commit.meta, commit.records)
         if head is not None:
             if commit.status != "completed":  # else nothing is staged
                 lines += staged_lines(self._store, self._thread, mirror.blobs)
@@ -152,34 +147,41 @@ class Recorder:
             raise self._foreign(mirror, f"it ends with entry {mirror.end.seq}, and the thread has {first} to {last}")
         if stored is None or not last:
             return
-        lines: list[bytes] = []
+        begin: list[bytes] = []
         if not mirror.end.seq and first > 1:
-            lines += begin_lines(store, thread, first, mirror.blobs)
+            begin += begin_lines(store, thread, first, mirror.blobs)
             digests = digests_before(store, thread, first)
             mirror.end = End(first - 1, bytes.fromhex(digests[LEAF]))
-        lines += self._about(mirror, stored.meta) if stored.meta is not None else []
-        end = mirror.end
-        for record in store.records(thread, after=max(end.seq - 1, first - 1)):
-            if record.seq == end.seq:
-                if leaf_in(record.seal) != end.leaf:
-                    raise self._foreign(mirror, f"its entry {end.seq} is not that of the thread")
-                continue
-            lines += lines_of(store, thread, record, mirror.blobs)
-            end = End(record.seq, leaf_in(record.seal))
-        if end != mirror.end and stored.head.status in _ENDS:
+        lines, end = self._lines(mirror, stored.meta, self._missing(mirror, first))
+        if end is not None and stored.head.status in _ENDS:
             lines += staged_lines(store, thread, mirror.blobs)
-        if lines:
-            mirror.append(lines, end)
+        if begin or lines:
+            mirror.append([*begin, *lines], end)
 
-    @staticmethod
-    def _about(mirror: Mirror, meta: Any) -> list[bytes]:
-        """Return the line about names, if the file lacks some; *meta* is as a commit writes it."""
+    def _missing(self, mirror: Mirror, first: int) -> Iterator[Record]:
+        """Yield the records, from entry *first* on, that the mirror lacks."""
+        end = mirror.end
+        for record in self._store.records(self._thread, after=max(end.seq - 1, first - 1)):
+            if record.seq != end.seq:
+                yield record
+            elif leaf_in(record.seal) != end.leaf:
+                raise self._foreign(mirror, f"its entry {end.seq} is not that of the thread")
+
+    def _lines(self, mirror: Mirror, meta: Any, records: Iterable[Record]) -> tuple[list[bytes], End | None]:
+        """Return the lines of *records*, after one about names if the file lacks some, and where the file then ends.
+
+        *meta* is as a commit writes it, or None.
+        """
         lines: list[bytes] = []
-        names: list[str] = from_json(meta).get("names", [])
-        if len(names) != mirror.names:
+        names: list[str] = from_json(meta).get("names", []) if meta is not None else []
+        if len(names) > mirror.names:
             lines.append(line_of({"names": names}))
             mirror.names = len(names)
-        return lines
+        end = None
+        for record in records:
+            lines += lines_of(self._store, self._thread, record, mirror.blobs)
+            end = End(record.seq, leaf_in(record.seal))
+        return lines, end
 
     def _foreign(self, mirror: Mirror, known: str) -> Exception:
         return OTHER_LOG(path=str(mirror.path), thread=self._thread, known=known)

@@ -20,7 +20,7 @@ from graphrt.stores._copying import Whole, listed, records_of, snapshots_of, som
 from graphrt.stores._sealing import refuse_sealed
 from graphrt.stores.ids import check_id, shared_id, tenant_of
 from graphrt.stores.protocol import Store
-from graphrt.stores.values import Head, Loaded, Record
+from graphrt.stores.values import Head, Loaded, Question, Record
 
 if TYPE_CHECKING:
     from graphrt._journal.log_keys import KeyRing
@@ -134,9 +134,7 @@ def import_thread(
     with archive.opened(source) as file:
         # The whole file is checked before anything is written, and then read again, for the bodies and for the blobs:
         # blobs are not kept in memory.
-        head = _checked(file)
-        file.seek(0)
-        questions = archive.read_questions(next(archive.frames(file)))
+        head, questions = _checked(file)
         to = check_id(thread if thread is not None else head.thread)
         before = head.thread if tenant_of(head.thread) is not None else shared_id(store, head.thread)
 
@@ -156,8 +154,8 @@ def import_thread(
     return to
 
 
-def _checked(file: IO[bytes]) -> Head:
-    """Read the whole file, check that it contains one complete thread, and return the thread's head.
+def _checked(file: IO[bytes]) -> tuple[Head, list[Question]]:
+    """Read the whole file, check that it contains one complete thread, and return its head and its open questions.
 
     The digest has no key, so a file with a valid digest need not come from an export. The order and numbers of its
     frames are therefore checked too.
@@ -166,11 +164,12 @@ def _checked(file: IO[bytes]) -> Head:
         InputError: The file is damaged, or its frames do not make up a thread (`bad-archive`).
     """
     head: Head | None = None
+    questions: list[Question] = []
     seq = 0
     file.seek(0)
     for frame in archive.frames(file):
         if head is None:
-            head = archive.read_head(frame)
+            head, questions = archive.read_head(frame), archive.read_questions(frame)
             seq = head.first - 1  # number of the entry that the next record follows
         elif frame.kind == archive.RECORD:  # `first` is the number of its last entry, `second` the number of entries
             if frame.second < 1 or frame.first - frame.second != seq:
@@ -182,7 +181,7 @@ def _checked(file: IO[bytes]) -> Head:
             raise archive.bad("A name in it is not a str.")
     if head is None or seq != head.seq or head.seq < 1:
         raise archive.bad("It does not hold all entries of the thread.")
-    return head
+    return head, questions
 
 
 def _is_text(name: bytes) -> bool:
