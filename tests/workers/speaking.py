@@ -113,6 +113,6 @@ class Client:
             self.tasks.append((one.item.node, one.item.what))
             if one.item.what == "withdrawn":
                 self.texts.pop(one.item.task_id, None)
-                self.progress = [item for task, item in self.progress if task != one.item.task_id]
+                self.progress = [shown for shown in self.progress if shown[0] != one.item.task_id]
         elif one.mode == "custom":
             self.progress.append((one.task_id, one.item))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from graphrt import END, START, Context, GraphBuilder, Runtime
+from graphrt import END, START, Context, GraphBuilder, RetryPolicy, Runtime
 from graphrt.errors import InputError
+from graphrt.graph import CompiledGraph
 from graphrt.harness import Cassette
 from graphrt.runtime import LiveItem
 
@@ -335,3 +337,148 @@ def test_a_reader_that_nobody_serves_waits_for_no_item(open_: Open) -> None:
     soon(lambda: not desk.reader_runtime.store.head(desk.thread).owned)  # type: ignore[union-attr]
     found = [*desk.reads()]
     assert not [one for one in found if isinstance(one, LiveItem) and one.mode == "messages" and one.missed]
+
+
+def test_a_reader_that_comes_back_to_a_later_run_gets_the_rest(open_: Open) -> None:
+    """What an earlier run has shown is still in the store, and is not given again."""
+    speaker = Speaker(words(19), words(19))
+    desk = Desk(open_, speaker)
+    desk.drive()
+    speaker.until(5)
+    client, items = Client(), desk.reads()
+    read(client, items, lambda: len(client.tokens) == 5)
+    desk.driver_runtime.hand_over("a release", grace_s=0)
+    desk.ended()
+    desk.drive()
+    speaker.until(5 + 7)
+    read(client, items, lambda: len(client.tokens) == 12)
+    items = desk.reads(client.position)
+    speaker.may_say = 100
+    read(client, items)
+    desk.ended()
+
+    assert client.tokens == words(5) + words()
+    assert client.missed == 0
+
+
+def nested(attempts: int = 1) -> CompiledGraph[Said, Any]:
+    g = GraphBuilder(Said, name="outer")
+    retry = RetryPolicy(attempts=attempts, wait_initial_s=0.01, retry_on=lambda _: True)
+    g.add_node("inner", speaking(nodes=("first", "second")), retry=retry)
+    g.add_sequence([START, "inner", END])
+    return g.compile()
+
+
+def test_a_reader_that_left_amid_what_was_told_again_gets_the_rest_of_it(open_: Open) -> None:
+    """The first reader makes the driver say that the node of the nested graph has started, after all words so far."""
+    speaker = Speaker(words(), words())
+    desk = Desk(open_, speaker, nested())
+    desk.drive()
+    speaker.until(9)
+    client, items = Client(), desk.reads()
+    read(client, items, lambda: len(client.tokens) == 3)
+    items = desk.reads(client.position)
+    speaker.may_say = 100
+    read(client, items)
+    desk.ended()
+
+    assert client.tokens == words() + words()
+    assert client.missed == 0
+    assert ("inner", "withdrawn") not in client.tasks
+
+
+def test_what_a_nested_graph_has_committed_is_not_taken_back_when_it_is_retried(open_: Open) -> None:
+    speaker = Speaker(words(4), words(9), words())
+    speaker.fails_after = {2: 3}
+    desk = Desk(open_, speaker, nested(attempts=2))
+    early, early_items = Client(), desk.reads()
+    desk.drive()
+    speaker.until(4 + 3)
+    read(early, early_items, lambda: len(early.tokens) == 7)
+    speaker.until(4 + 3 + 6)
+    back_items = desk.reads(early.position)
+    read(early, early_items, lambda: len(early.tokens) == 13)
+    back = Client()
+    read(back, back_items, lambda: len(back.tokens) == 6)
+    speaker.may_say = 100
+    read(early, early_items)
+    read(back, back_items)
+    desk.ended()
+
+    for client in (early, back):
+        assert [node for node, what in client.tasks if what == "withdrawn"] == ["second"]
+    assert [*early.final.values()] == ["".join(words(4)), "".join(words())]
+    assert back.tokens == words()
+
+
+def test_a_reader_that_left_amid_what_was_told_again_gets_nothing_that_was_withdrawn_by_then(open_: Open) -> None:
+    said: list[str] = []
+    g = GraphBuilder(Said, name="both")
+
+    async def say(ctx: Context, *items: str, after: str = "") -> None:
+        until = time.monotonic() + PATIENT_S
+        while after and after not in said:
+            assert time.monotonic() < until
+            await asyncio.sleep(0.001)
+        for item in items:
+            ctx.emit(item)
+            said.append(item)
+
+    async def steady(state: Said, ctx: Context) -> None:
+        await say(ctx, "s0")
+        await say(ctx, "s1", after="shown")
+        await say(ctx, after="end")
+
+    async def failing(state: Said, ctx: Context) -> None:
+        if ctx.attempt == 1:
+            await say(ctx, "f0", "f1", after="s0")
+            await say(ctx, after="s1")
+            raise ConnectionError
+        await say(ctx, "f2")
+        await say(ctx, after="end")
+
+    for node in (steady, failing):
+        g.add_node(node.__name__, node, retry=RetryPolicy(attempts=2, wait_initial_s=0.01))
+        g.add_edge(START, node.__name__)
+        g.add_edge(node.__name__, END)
+    desk = Desk(open_, Speaker(), g.compile())
+    early, early_items = Client(), desk.reads()
+    desk.drive()
+    read(early, early_items, lambda: len(early.progress) == 3)
+    said.append("shown")
+    read(early, early_items, lambda: [item for _, item in early.progress] == ["s0", "s1", "f2"])
+    late, late_items = Client(), desk.reads()
+    read(late, late_items, lambda: len(late.progress) == 1)
+    given, late_items = list[str](), desk.reads(late.position)
+    for one in late_items:
+        given += [one.item] if isinstance(one, LiveItem) and one.mode == "custom" else []
+        if "f2" in given:
+            said.append("end")
+    desk.ended()
+
+    assert given == ["s1", "f2"]
+
+
+def test_a_reader_that_stayed_away_for_long_gets_what_was_told_again_meanwhile(
+    open_: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store keeps batches for 30 seconds, or 8 MB of them: here, so few that those are gone which the reader left."""
+    monkeypatch.setattr("graphrt._runs.live_relay.KEPT_BYTES", 10_000)
+    monkeypatch.setattr("graphrt._runs.live_relay.AGAIN_BYTES", 5_000)
+    speaker = Speaker(words(300))
+    desk = Desk(open_, speaker)
+    desk.drive()
+    client, other = Client(), Client()
+    speaker.until(9)
+    read(client, desk.reads(), lambda: len(client.tokens) == 9)
+    other_items = desk.reads()
+    for number in range(20, 300, 20):
+        speaker.until(number)
+        read(other, other_items, lambda number=number: len(other.tokens) == number)
+    items = desk.reads(client.position)
+    speaker.may_say = 1_000
+    read(client, items)
+    desk.ended()
+
+    assert client.tokens == words(300)
+    assert client.missed == 0

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from time import monotonic, sleep
-from typing import Final, TypeAlias, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from graphrt._flows.live import Live
 from graphrt._journal.leases import release_now
@@ -31,6 +31,9 @@ from graphrt._runs.loading import the_store
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.watching import Call, Pauses, check_position, is_over
 from graphrt.events import Entry, RunResumed, RunStarted, SuperstepAbandoned, SuperstepCommitted
+
+if TYPE_CHECKING:
+    from graphrt._plan.tables import Plan
 
 Followed: TypeAlias = Entry | LiveItem
 """What a follower gets."""
@@ -75,15 +78,15 @@ class LiveFeed:
         self._store.follow_live(thread, for_s=INTEREST_S)
         self._place = 0
         """Place of the last batch that was read. All that are kept are read: what began earlier may go on."""
-        self._run, self._number = after.run, after.number
-        """Run and number of the last item that was read; no run before the first."""
+        self._seq, self._run, self._number, self._last = after
+        """The position of the last item that was read; no run before the first."""
         self._past: set[str] = set()
         """Runs before that one: a process that lost the thread may still hand something over."""
         self._told: Again | None = None
         """What the run told again when this reader began to read it; None if it has read all from an earlier item on."""
         self._lost = 0
         """Items that the next one has to count as missed."""
-        self._shown = Shown(after)
+        self._shown = Shown(config.plan, after)
         self._is_new = not after.run
         """Whether the reader looks for the newest batch that tells everything again, to begin with it."""
         self.read()
@@ -117,8 +120,18 @@ class LiveFeed:
         """
         run, again = heading
         begins = run != self._run or (self._is_new and again not in (None, self._told))
-        if run in self._past or (begins and not self._begins(run, again)):
+        seq = again.seq if again is not None else found[-1].seq if found else 0
+        # A run begins with an entry. Items from before the last one that was read are of a run that this one followed:
+        # a reader that comes back meets them, and a process that lost the thread may still hand some over.
+        if run in self._past or (begins and (seq < self._seq or not self._begins(run, again))):
             return
+        if self._last > self._number:  # what this reader was told again goes on there, or in what was told later
+            if (again.last if again is not None else found[-1].number if found else 0) < self._last:
+                return
+            if again is not None and again.last == self._last:
+                self._told = again
+        if again is None and found and found[0].number > self._last_known() + 1:
+            found = [*self._told_later(found[0]), *found]
         for sent in found:
             number = sent.number
             if number <= self._number:
@@ -127,11 +140,36 @@ class LiveFeed:
             # Items are numbered from 1 in each run, those that were dropped included. A gap is what this reader missed,
             # but for what was told again when it began: there, the numbers of what is over are missing too.
             if not told or again != self._told:
-                known = self._number if self._told is None else max(self._number, self._told.last)
-                self._lost += max(number - 1 - known, 0)
+                self._lost += max(number - 1 - self._last_known(), 0)
             self._number = number
             missed, self._lost = self._lost, 0
-            yield sent._replace(missed=missed, seq=again.seq if told and again is not None else sent.seq)
+            if told and again is not None:
+                sent = sent._replace(seq=again.seq, last=again.last)
+            self._seq, self._last = sent.seq, sent.last
+            yield sent._replace(missed=missed)
+
+    def _last_known(self) -> int:
+        """Return the number up to which no item is missing."""
+        return self._number if self._told is None else max(self._number, self._told.last)
+
+    def _told_later(self, first: Sent) -> Iterator[Sent]:
+        """Yield what is missing before the item *first*, as far as a later batch tells it again.
+
+        A reader that comes back finds the batches gone that it left, or items that were handed over before its run first
+        told everything.
+        """
+        place, told = self._place, None
+        while batches := self._store.relayed(self._thread, after=place, limit=1):
+            place = batches[0].place
+            heading, found = opened(self._codec, batches[0].body)
+            if heading.run != first.run or heading.again is None or told not in (None, heading.again):
+                if told is not None:
+                    return
+                continue
+            told = heading.again
+            for sent in found:
+                if sent.number < first.number:
+                    yield sent._replace(seq=first.seq, last=told.last)
 
     def _begins(self, run: str, again: Again | None) -> bool:
         """Begin to read a run, if this batch is one to begin with: it tells again what the open tasks have shown."""
@@ -142,7 +180,7 @@ class LiveFeed:
             self._held_bytes = 0
         if self._run not in ("", run):
             self._past.add(self._run)
-        self._run, self._number = run, 0
+        self._run, self._number, self._last = run, 0, 0
         self._told, self._lost = again, again.lost if again is not None else 0
         return True
 
@@ -165,12 +203,15 @@ class Shown:
 
     The driver says so itself, unless it died, or the task paused and begins anew (R17).
 
+    A nested graph goes on from its last commit: of it, only tasks that run again are taken back.
+
     Args:
+        plan: The reader's graph.
         after: Where the reader went on. What it was shown before that is not known.
     """
 
-    def __init__(self, after: Position) -> None:
-        self._after = after
+    def __init__(self, plan: Plan, after: Position) -> None:
+        self._plan = plan
         self._unsure = bool(after.run)
         """Whether the reader may have items of open tasks from before it went on."""
         self._run = after.run
@@ -185,7 +226,7 @@ class Shown:
             match item.what:
                 case "started":
                     known = self._open.get(item.task_id)
-                    if known is not None or self._unsure:
+                    if (known is not None or self._unsure) and not self._is_nested(item):
                         yield self._withdrawn(item, sent)
                     self._open[item.task_id] = item, False
                 case "withdrawn":
@@ -197,7 +238,7 @@ class Shown:
                 case _:
                     pass
         self._run = sent.run
-        position = str(Position(sent.seq, sent.run, sent.number))
+        position = str(Position(sent.seq, sent.run, sent.number, sent.last))
         yield LiveItem(
             mode=sent.mode, item=item, seq=sent.seq, task_id=sent.task_id, position=position, missed=sent.missed
         )
@@ -220,9 +261,17 @@ class Shown:
             case SuperstepAbandoned():
                 yield from self._all_withdrawn(entry, {*self._open})
             case RunStarted() | RunResumed() if entry.run != self._run:  # the tasks that had not ended run again
-                yield from self._all_withdrawn(entry, {id_ for id_, (_, ended) in self._open.items() if not ended})
+                again = {id_ for id_, (item, ended) in self._open.items() if not (ended or self._is_nested(item))}
+                yield from self._all_withdrawn(entry, again)
             case _:
                 pass
+
+    def _is_nested(self, item: Live) -> bool:
+        """Return whether the task of *item* runs a nested graph."""
+        plan: Plan | None = self._plan
+        for name in [*(id_.partition(":")[2] for id_ in item.path.split("/") if id_), item.node]:
+            plan = next((node.child for node in plan.nodes if node.name == name), None) if plan is not None else None
+        return plan is not None
 
     def _all_withdrawn(self, entry: Entry, tasks: set[str]) -> Iterator[LiveItem]:
         """Yield an item for each of *tasks* that takes back what the reader was shown of it."""
@@ -235,7 +284,7 @@ class Shown:
     def _withdrawn(self, started: Live, sent: Sent) -> LiveItem:
         """Return the item that takes back what the reader was shown of a task that starts anew with the item *sent*."""
         taken_back = replace(started, what="withdrawn", value=None)
-        position = str(Position(sent.seq, sent.run, sent.number - 1))
+        position = str(Position(sent.seq, sent.run, sent.number - 1, sent.last))
         return LiveItem(mode="live", item=taken_back, seq=sent.seq, task_id=started.task_id, position=position)
 
 

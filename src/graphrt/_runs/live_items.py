@@ -61,9 +61,14 @@ class Position(NamedTuple):
     """Id of the run that showed the item; empty if the reader has none."""
     number: int = 0
     """The item's number in that run."""
+    last: int = 0
+    """Set for an item that was told again: the last number of what was. Without what was over or withdrawn by then, the
+    items up to there are not those that were handed over at first."""
 
     def __str__(self) -> str:
-        return f"{self.seq}.{self.number}.{self.run}" if self.run else f"{self.seq}"
+        if not self.run:
+            return f"{self.seq}"
+        return f"{self.seq}.{self.number}{f'-{self.last}' if self.last > self.number else ''}.{self.run}"
 
 
 def position_of(after: Any) -> Position:
@@ -75,8 +80,10 @@ def position_of(after: Any) -> Position:
     if isinstance(after, int) and not isinstance(after, bool):
         return Position(after)
     seq, number, run = ([*after.split(".", 2), "", ""] if isinstance(after, str) else ["", "", ""])[:3]
-    if seq.isascii() and seq.isdigit() and (after == seq or (run and number.isascii() and number.isdigit())):
-        return Position(int(seq), run, int(number or 0))
+    number, dash, last = number.partition("-")
+    numbers = [seq, *([number] if after != seq else ()), *([last] if dash else ())]
+    if (after == seq or run) and all(one.isascii() and one.isdigit() for one in numbers):
+        return Position(int(seq), run, int(number or 0), int(last or 0))
     raise INVALID_ARGUMENT(
         argument="after=", value=after, wanted="the seq of an entry, the position of a LiveItem, or 0 for the beginning"
     )
@@ -121,6 +128,8 @@ class Sent(NamedTuple):
     """Bytes of its line, by which a reader bounds what it holds."""
     missed: int = 0
     """As in `LiveItem`."""
+    last: int = 0
+    """As in `Position`."""
 
 
 def line(codec: Codec, number: int, seq: int, mode: str, item: Any, task_id: str) -> bytes:
