@@ -5,13 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 from tests.audit import documented
 from tests.audit.honest_logs import KEY, OLD, options
 from tests.journal import voyage
 
-from graphrt import Runtime
+from graphrt import END, START, GraphBuilder, Runtime
 from graphrt.audit import AuditLog, export
 from graphrt.audit.offline import verify
+from graphrt.stores import SqliteStore
+
+
+class State(BaseModel):
+    notes: list[str] = []
 
 
 def drive(url: str, audit: AuditLog, later: AuditLog) -> None:
@@ -50,3 +56,17 @@ def test_mirror_and_export_are_sound(tmp_path: Path, thread: str) -> None:
         assert report.proved_records == report.records > 3
         assert report.authenticated_seq == report.proved_seq == head.seq
         assert documented.agree(report, path.read_bytes(), [OLD, KEY], heads)
+
+
+def test_fork_of_a_thread_that_pauses_after_a_node_without_an_update_is_sound(tmp_path: Path) -> None:
+    builder = GraphBuilder(State, name="quiet")
+    builder.add_node("a", lambda state: None, interrupt_after=True)
+    graph = builder.add_sequence([START, "a", END]).compile()
+    with SqliteStore(tmp_path / "runs.db") as store, Runtime(graph, store=store, audit=AuditLog(key=KEY)) as runtime:
+        runtime.run({}, thread="t")
+        runtime.fork("t", at=runtime.state("t").seq, to="forked")
+        export(store, "forked", tmp_path / "log", key=KEY)
+
+    report = verify(tmp_path / "log", key=KEY)
+    assert report.slug == "unanchored", report
+    assert documented.agree(report, (tmp_path / "log").read_bytes(), [KEY], None)

@@ -448,7 +448,8 @@ class Sealed:
             elif code == 16:  # the state that a fork begins with, and in it outcomes that wait
                 state = fields[2]
                 held = state[19] if len(state) > 19 else None
-                updates = [state[0], *(one for outcome in held or () if outcome[0] == 8 for one in outcome[2] or ())]
+                wrote = [outcome for outcome in held or () if outcome[0] == 8 and len(outcome) > 2]
+                updates = [state[0], *(one for outcome in wrote for one in outcome[2] or ())]
             for update in updates or ():
                 each = iter(update or ())
                 for name in each:
