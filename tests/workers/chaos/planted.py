@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 from graphrt._drivers import context as node_context
 from graphrt._engine import questions
 from graphrt._engine.open_interrupt import EXPIRED, TIMER
 from graphrt._runs import due_threads, results
+from graphrt.stores.filters import DueFilter
 from graphrt.stores.postgres import PostgresStore, _statements
-from graphrt.stores.sqlite import SqliteStore, _ownership
+from graphrt.stores.sqlite import SqliteStore
 from graphrt.workers import _worker
 
 
 def no_claims() -> None:
     """Nobody owns a thread: each process takes what another one drives."""
     lives = _statements.LIVES
-    _ownership.Holding._lives = lambda _self, _row: False  # type: ignore[method-assign]
+    SqliteStore._lives = lambda _self, _row: False  # type: ignore[method-assign]
     for name, text in list(vars(_statements).items()):
         if name.isupper() and isinstance(text, str):
             setattr(_statements, name, text.replace(lives, "FALSE"))
@@ -82,14 +84,17 @@ def timers_early() -> None:
     ahead_s = 60.0
     wrong: Any
     for wrong in (SqliteStore, PostgresStore):
-        wrong.due = _ahead(wrong.due, ahead_s)
+        wrong.query = _ahead(wrong.query, ahead_s)
     real = due_threads.elapsed
     wrong = due_threads
     wrong.elapsed = lambda engine, now_s: real(engine, now_s + ahead_s)
 
 
-def _ahead(due: Any, seconds: float) -> Any:
-    return lambda self, *, now, **filters: due(self, now=now + seconds, **filters)
+def _ahead(query: Any, seconds: float) -> Any:
+    def ahead(self: Any, wanted: Any, **page: Any) -> Any:
+        return query(self, replace(wanted, now=wanted.now + seconds) if type(wanted) is DueFilter else wanted, **page)
+
+    return ahead
 
 
 def signals_twice() -> None:
