@@ -29,10 +29,10 @@ from graphrt._runs.mail import moves
 from graphrt._runs.results import ThreadInfo
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.watching import answers_itself, waits_for
-from graphrt.errors import GraphrtError, InputError
-from graphrt.errors._codes.threads import UNKNOWN_THREAD
+from graphrt.errors import ConflictError, GraphrtError, InputError
+from graphrt.errors._codes.threads import THREAD_EXISTS, UNKNOWN_THREAD
 from graphrt.events.status import Status
-from graphrt.stores._copying import some_blobs, whole_of, write_thread
+from graphrt.stores._copying import some_blobs, whole_of, write_claimed
 from graphrt.stores._verifying import Verification, verify
 from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.ids import check_id, shared_id
@@ -261,7 +261,17 @@ def copied(config: RunConfig, thread: str, to: str | None) -> str:
     )
     bodies = (*(one.body for one in source.records), *source.snapshots.values(), *(body for _, body in source.staged))
     blobs = sorted({name for body in bodies for name in blob_names(body)})
-    write_thread(store, target, lambda: copy, lambda: some_blobs(store, loaded, blobs), made_at=at, at=at)
+    try:
+        claim = leases.take(store, target, create=True, lease_s=config.lease_s, at=at)
+    except ConflictError:
+        raise THREAD_EXISTS(thread=target) from None
+    try:
+        if claim.head.seq:  # the claim did not create it
+            raise THREAD_EXISTS(thread=target)
+        write_claimed(store, claim, lambda: copy, lambda: some_blobs(store, loaded, blobs), at=at)  # releases it
+    except BaseException:
+        leases.give_back(store, claim)  # later, if the store fails now: else the id would stay taken
+        raise
     return target
 
 

@@ -84,7 +84,22 @@ def write_thread(
         InputError: *to* exists (`thread-exists`).
         StoreError: The store failed. If *to* could not be removed either, a note on the error says so.
     """
-    claim = _claim_new(store, to, made_at)
+    write_claimed(store, _claim_new(store, to, made_at), read, blobs, at=at)
+
+
+def write_claimed(
+    store: Store,
+    claim: Claim,
+    read: Callable[[], Whole],
+    blobs: Callable[[], Iterable[Mapping[str, bytes]]],
+    *,
+    at: float,
+) -> None:
+    """Write the thread that was claimed by *claim*, which created it, and release it; see `write_thread`.
+
+    Raises:
+        StoreError: The store failed.
+    """
     # The claim is released below, by the last commit, `release` or `_remove`.
     shown = False  # whether readers may see the thread
     try:
