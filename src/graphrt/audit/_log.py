@@ -201,7 +201,15 @@ class AuditLog:
         """
         if chain is None:
             raise NOT_CHAINED(thread=thread)
-        return Recorder(self, store, thread, chain)
+        return Recorder(
+            store,
+            thread,
+            chain,
+            path=self.path(shared_id(store, thread)),
+            keys=self.keys.of(chain.thread) if self.keys is not None else None,
+            anchors=self._anchors,
+            on_failure=self._on_failure,
+        )
 
 
 def _is_there(store: Store, thread: str) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from pydantic_core import from_json
 
@@ -12,7 +12,7 @@ from graphrt._journal.chain import LEAF
 from graphrt._journal.merkle import Tree
 from graphrt._journal.seal import leaf_in
 from graphrt.audit._export import begin_lines, digests_before, lines_of, staged_lines
-from graphrt.audit._heads import anchored, head_of
+from graphrt.audit._heads import Anchor, anchored, head_of
 from graphrt.audit._lines import line_of
 from graphrt.audit._mirror import End, Mirror
 from graphrt.audit.offline import Head
@@ -24,8 +24,10 @@ from graphrt.stores.protocol import Store
 from graphrt.stores.values import Commit, Record
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from graphrt._journal.chain import Chain
-    from graphrt.audit._log import AuditLog
+    from graphrt._journal.log_keys import LogKeys
 
 _ENDS: Final = frozenset({"interrupted", "failed", "cancelled", "completed"})
 """Statuses at which a head is made."""
@@ -36,27 +38,40 @@ class Recorder:
     """Records the commits of one claim.
 
     Args:
-        audit: What the runtime is told about its logs.
         store: The store of the thread.
         thread: Id of the thread.
         chain: The end of the thread's chain, before the first of these commits.
+        path: The thread's file; None without a folder.
+        keys: Keys of the log; None without any.
+        anchors: Where heads are kept.
+        on_failure: What happens if a commit cannot be written to the file or a head cannot be anchored.
 
     Raises:
         StoreError: The thread's file cannot be opened or is in use.
         AuditError: The thread's file is another log's.
     """
 
-    def __init__(self, audit: AuditLog, store: Store, thread: str, chain: Chain) -> None:
-        self._audit = audit
+    def __init__(
+        self,
+        store: Store,
+        thread: str,
+        chain: Chain,
+        *,
+        path: Path | None,
+        keys: LogKeys | None,
+        anchors: Sequence[Anchor],
+        on_failure: Literal["stop", "continue"],
+    ) -> None:
         self._store = store
         self._thread = thread
         self._known_as = shared_id(store, thread)  # tenants may have threads with equal ids
         self._log = chain.thread
-        self._keys = audit.keys.of(self._log) if audit.keys is not None else None
+        self._keys = keys
+        self._anchors = anchors
+        self._on_failure = on_failure
         self._tree = Tree(chain.tree.size, chain.tree.roots)
         """The tree of all records, apart from that of the chain, which includes commits that are not stored yet."""
         self._mirror: Mirror | None = None
-        path = audit.path(self._known_as)
         if path is not None:
             try:
                 self._mirror = Mirror(path, self._log, self._known_as)
@@ -104,7 +119,7 @@ class Recorder:
             self._failed(error)
 
     def _anchor(self, head: Head) -> None:
-        for anchor in self._audit._anchors:
+        for anchor in self._anchors:
             try:
                 anchored(head, anchor)
             except Exception as error:  # noqa: BLE001 - a function of the user may raise anything
@@ -193,6 +208,6 @@ class Recorder:
         self._report(error)
 
     def _report(self, error: Exception) -> None:
-        if self._audit._on_failure == "stop":
+        if self._on_failure == "stop":
             raise LOG_NOT_WRITTEN(thread=self._thread, error=error) from error
         warnings.warn(f"The audit log of thread {self._thread!r} cannot be written: {error}", stacklevel=2)
