@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from graphrt._codec import Codec
     from graphrt._engine.emit_events import Logged
     from graphrt._engine.run_state import RunState
-    from graphrt._journal.thread_fold import Fold
+    from graphrt._journal.reader import Reader
 
 _LONGEST: Final = 160
 """Longest id of a task, in characters, that the id of a letter repeats; for a longer one it has a digest. The id of a
@@ -159,10 +159,12 @@ def taken(keys: Iterable[str], task: str, version: int) -> int:
     return max((int(key.removeprefix(before)) for key in keys if key.startswith(before)), default=0)
 
 
-def merged(fold: Fold, known: dict[str, Sequence[Logged]], letters: Iterable[Report]) -> Reported:
+def merged(engine: RunState, reader: Reader, known: dict[str, Sequence[Logged]], letters: Iterable[Report]) -> Reported:
     """Put what *letters* report into *known*, the staged events by key, and return what that comes to.
 
     Args:
+        engine: The engine of the thread, folded up to the newest entry.
+        reader: Decodes the bodies.
         known: Changed: gets the reported events, and keys that count the letters.
         letters: Letters about tasks of the thread, in the order of their arrival.
 
@@ -172,7 +174,7 @@ def merged(fold: Fold, known: dict[str, Sequence[Logged]], letters: Iterable[Rep
     result = Reported()
     # (task, version) of the tasks that wait for a queue according to the journal. A question of the kind TASK takes no
     # answer. It is withdrawn when a worker has reported that the task ended, or by an edit.
-    asked = fold.engine.questions.values()
+    asked = engine.questions.values()
     waiting = {(one.task_id, one.version) for one in asked if one.kind == TASK and one.open}
     counts: dict[tuple[str, int], int] = {}
     for letter in letters:
@@ -187,13 +189,13 @@ def merged(fold: Fold, known: dict[str, Sequence[Logged]], letters: Iterable[Rep
         if letter.number <= counts[about]:  # read before the thread was, and taken in between: it is staged already
             continue
         counts[about] = letter.number
-        fold.reader.know(letter.blobs)
+        reader.know(letter.blobs)
         for key, body in letter.rows.items():
-            result.rows[key] = known[key] = fold.reader.staged(key, body)
+            result.rows[key] = known[key] = reader.staged(key, body)
         counted = f"{counter(*about)}{letter.number}"  # a key without events, which records that this one was taken
         result.rows[counted] = known[counted] = ()
         if letter.failed is not None:
             # One pair of path and event, a `TaskFailed`.
-            _, event = fold.reader.staged(failed_key(letter.task), letter.failed)[0]
+            _, event = reader.staged(failed_key(letter.task), letter.failed)[0]
             result.failures[letter.task] = event, letter.raise_as_is
     return result

@@ -277,7 +277,7 @@ def open_superstep(fold: Fold, staged: Sequence[tuple[str, Any]], letters: Seque
         if letters:
             from graphrt._journal.task_letters import merged  # only threads with tasks of queues get such letters
 
-            fold.reported = merged(fold, known, letters)  # adds what they report to *known*
+            fold.reported = merged(fold.engine, fold.reader, known, letters)  # adds what they report to *known*
         restore_open(fold.engine, known, fold.nested)
     # What restoring raises for events that name nodes or fields which the graph lacks, or values that do not fit.
     except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
