@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from graphrt import START, Command
-from graphrt._engine.joins import JoinState
+from graphrt._engine.join_state import JoinState
 from graphrt.errors import StarvedJoinError
 
 from .support import engine, reply

@@ -16,7 +16,7 @@ from graphrt._engine import emit_events, failures, joins, mutation_check
 from graphrt._engine.advice import name_other_answer
 from graphrt._engine.committed import Committed
 from graphrt._engine.fold import Folded, FoldError, applied, fold
-from graphrt._engine.joins import JoinState
+from graphrt._engine.join_state import JoinState
 from graphrt._engine.questions import after as asks_after
 from graphrt._engine.questions import pause_after
 from graphrt._engine.route import Routed, Router, merged, plain_activation

@@ -20,7 +20,7 @@ from graphrt._codec import NotStorable
 from graphrt._engine import questions
 from graphrt._engine.child_threads import children_of
 from graphrt._engine.fold import Folded
-from graphrt._engine.joins import JoinState
+from graphrt._engine.join_state import JoinState
 from graphrt._engine.model_calls import ModelEvent
 from graphrt._engine.pending_as_data import NO_ITEMS, due_parts, join_standings
 from graphrt._engine.redacting import redacted_error

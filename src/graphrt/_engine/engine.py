@@ -10,13 +10,15 @@ terms, see docs/glossary.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, final
 
 from graphrt._engine import committing, emit_events, joins, limit_checks, mutation_check, outcome, questions
+from graphrt._engine.child_threads import is_child
+from graphrt._engine.chosen_nodes import node_for
 from graphrt._engine.route import Router
-from graphrt._engine.run_state import RunState
+from graphrt._engine.run_state import NO_VIEW, RunState
 from graphrt._engine.storability import check_sends
 from graphrt._engine.task import DUE, FAILED, Due, Task
 
@@ -26,6 +28,18 @@ class Engine(RunState):
     """The state of a run, with the verbs that change it."""
 
     __slots__ = ()
+
+    def inherit(self, children: Iterable[str], parent: str | None) -> None:
+        """Take the *children* and the *parent* from a snapshot, except for those of the thread that this is a copy of.
+
+        A child's id tells whose child it is. So the children in the snapshot of a source are not those of a fork.
+        """
+        self.children = {child: None for child in children if is_child(self.thread, child)}
+        self.belong_to(parent)
+
+    def belong_to(self, parent: str | None) -> None:
+        """Note which thread this one is a child of; None if it is not one. A copy of a child has no parent."""
+        self.parent = parent if is_child(parent, self.thread) else None
 
     def enter(self) -> None:
         """Make the tasks due that START leads to, as the entry router decides now.
@@ -85,6 +99,48 @@ class Engine(RunState):
         self.make_due(check_sends(self, self.due))
         self.entered()  # last: after an error above the router is called again
         emit_events.routed(self, "entry", moved)
+
+    def open_superstep(self) -> list[Task]:
+        """Open a superstep of what is due: count it, and make and return its tasks. The limits are checked by `begin`.
+
+        A fold of the journal calls it without `begin`: the superstep was within its limits then.
+        """
+        state: RunState = self  # whose attributes these are: an assignment to `self` would declare them anew
+        due, visits, make, values = self.due, self.visits, self.make_view, self.values
+        state.due, state.opened, state.told = [], due, None
+        state.steps += 1
+        superstep = state.superstep = self.superstep + 1
+        view, state.view = self.view, NO_VIEW  # only tasks hold it from now on
+        tasks: list[Task] = []
+        index = 0
+        for node, arg, error, is_send in due:
+            # Each task has a view of its own, so that an assignment can be traced to its node (decision 0052).
+            if index or view is NO_VIEW:
+                view = make(values)
+            # Of a `chosen_graph` node, the argument chooses the nested graph that this task runs (decision 0105).
+            task = Task(node_for(node, arg, self.plan) if node.choose else node, index, superstep, arg, view, self)
+            if error is not None:
+                task.more().handles = error
+            if not is_send:
+                visits[node.index] += 1
+            tasks += [task]
+            index += 1
+        if due[-1].is_send:  # Sends come last: a node is visited once in a superstep, however many of them it has (R8)
+            plain = {item.node.index for item in due if not item.is_send}
+            for at in {item.node.index for item in due} - plain:
+                visits[at] += 1
+        state.tasks = tasks
+        state.lone = tasks[0] if index == 1 else None
+        # Outcomes must be checked before they are staged, that is, stored before their superstep commits. A fan-out that
+        # stages nothing is cheaper to check at its commit.
+        state.looks = self.staging or self.check_state or index == 1
+        if self.questions:
+            questions.take_known(self)
+        if self.plan.pauses_before:  # also in a fold: the process may have died before the question was shown
+            for task in tasks:
+                if task.node.policy.interrupt_before and (asked := questions.before(self, task)):
+                    outcome.pause(self, task, asked)
+        return tasks
 
     def report(self, task: Task, execution: int, reply: Any) -> bool:
         """Stage the outcome of one execution; return False if it is a duplicate or late and changed nothing.

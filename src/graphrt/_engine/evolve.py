@@ -144,6 +144,20 @@ _SETTLES: Final = frozenset(
 """Events after which no superstep is open."""
 
 
+def without_outdated_outcome(engine: Engine, logged: Sequence[Logged]) -> Sequence[Logged]:
+    """Return the staged events of a task, without its outcome if the journal has a newer answer than these events.
+
+    A person replaced the answer because the task failed, or its outcome could not be folded or routed (R10). The run
+    ended before the task ran again and was staged anew.
+    """
+    for _, event in logged:
+        if isinstance(event, events.InterruptAnswered):
+            question = engine.questions.get(questions.local_id(engine, event.id))
+            if question is not None and question.nth > event.nth:
+                return [one for one in logged if not isinstance(one[1], events.TaskSucceeded | events.TaskFailed)]
+    return logged
+
+
 def evolve(engine: Engine, event: events.Event | events.StateSaved, *, journalled: bool = True) -> None:
     """Apply one event; see `evolve_all`. An event that changes no state, such as `RunCompleted`, is passed over."""
     if isinstance(event, events.InterruptRaised):

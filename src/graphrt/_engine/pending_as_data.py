@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from graphrt._engine.joins import JoinKey, JoinState
+from graphrt._engine.join_state import JoinKey, JoinState
 from graphrt._engine.route import plain_activation
 from graphrt._engine.task import Due, Handled, Task
 from graphrt._plan.specs import Policy

@@ -62,7 +62,6 @@ from graphrt.errors import InputError
 from graphrt.errors._codes.threads import INTERRUPT_NEEDS_THREAD
 
 if TYPE_CHECKING:
-    from graphrt._engine.emit_events import Logged
     from graphrt._engine.run_state import RunState
 
 Ended: TypeAlias = events.AnswerUsed | events.AnswerDiscarded | events.InterruptWithdrawn | events.InterruptExpired
@@ -591,20 +590,6 @@ def replaceable(engine: RunState) -> list[tuple[Task, OpenInterrupt]]:
         else:
             found += [(task, q) for q in extra.interrupts if q.answered and q.current and not q.static]
     return found
-
-
-def without_outdated_outcome(engine: RunState, logged: Sequence[Logged]) -> Sequence[Logged]:
-    """Return the staged events of a task, without its outcome if the journal has a newer answer than these events.
-
-    A person replaced the answer because the task failed, or its outcome could not be folded or routed (R10). The run
-    ended before the task ran again and was staged anew.
-    """
-    for _, event in logged:
-        if isinstance(event, events.InterruptAnswered):
-            question = engine.questions.get(local_id(engine, event.id))
-            if question is not None and question.nth > event.nth:
-                return [one for one in logged if not isinstance(one[1], events.TaskSucceeded | events.TaskFailed)]
-    return logged
 
 
 def effects_after(task: Task, question: OpenInterrupt) -> list[str]:

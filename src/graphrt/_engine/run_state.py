@@ -17,10 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from graphrt._engine import outcome, questions
-from graphrt._engine.child_threads import is_child
-from graphrt._engine.chosen_nodes import node_for
-from graphrt._engine.joins import JoinKey, JoinState
+from graphrt._engine.join_state import JoinKey, JoinState
 from graphrt._engine.open_interrupt import AFTER
 from graphrt._engine.ownership import CONTAINERS
 from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, Due, Task
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
     from graphrt._codec import Codec, NotStorable
     from graphrt._engine.committed import Committed
     from graphrt._engine.open_interrupt import OpenInterrupt
-    from graphrt._engine.redacting import Redactor
+    from graphrt._engine.redactor import Redactor
     from graphrt._plan.state_reducer import StateReducer
 
 _NO_LIMIT: Final = 1 << 62
@@ -288,14 +285,6 @@ class RunState:
         """Note that a child thread has ended."""
         self.children.pop(thread, None)
 
-    def inherit(self, children: Iterable[str], parent: str | None) -> None:
-        """Take the *children* and the *parent* from a snapshot, except for those of the thread that this is a copy of.
-
-        A child's id tells whose child it is. So the children in the snapshot of a source are not those of a fork.
-        """
-        self.children = {child: None for child in children if is_child(self.thread, child)}
-        self.belong_to(parent)
-
     def begin_with(self, digests: Mapping[str, str]) -> None:
         """Note the digests of the input that begins the run, by field."""
         self.began = digests
@@ -303,10 +292,6 @@ class RunState:
     def reach(self, superstep: int) -> None:
         """Take the number of the last superstep from a log, where the outside had cut off the run later than now."""
         self.superstep = superstep
-
-    def belong_to(self, parent: str | None) -> None:
-        """Note which thread this one is a child of; None if it is not one. A copy of a child has no parent."""
-        self.parent = parent if is_child(parent, self.thread) else None
 
     def leave_trail(self, last: frozenset[str]) -> None:
         """Keep committed updates from now on, as a nested graph does for its parent.
@@ -360,47 +345,6 @@ class RunState:
         start = self.plan.start  # a single static edge needs no routing; `begin` routes anything else
         self.due = [Due(start.next)] if start.one_way and start.next is not None else []
         self.entering = not self.due
-
-    def open_superstep(self) -> list[Task]:
-        """Open a superstep of what is due: count it, and make and return its tasks. The limits are checked by `begin`.
-
-        A fold of the journal calls it without `begin`: the superstep was within its limits then.
-        """
-        due, visits, make, values = self.due, self.visits, self.make_view, self.values
-        self.due, self.opened, self.told = [], due, None
-        self.steps += 1
-        superstep = self.superstep = self.superstep + 1
-        view, self.view = self.view, NO_VIEW  # only tasks hold it from now on
-        tasks: list[Task] = []
-        index = 0
-        for node, arg, error, is_send in due:
-            # Each task has a view of its own, so that an assignment can be traced to its node (decision 0052).
-            if index or view is NO_VIEW:
-                view = make(values)
-            # Of a `chosen_graph` node, the argument chooses the nested graph that this task runs (decision 0105).
-            task = Task(node_for(node, arg, self.plan) if node.choose else node, index, superstep, arg, view, self)
-            if error is not None:
-                task.more().handles = error
-            if not is_send:
-                visits[node.index] += 1
-            tasks += [task]
-            index += 1
-        if due[-1].is_send:  # Sends come last: a node is visited once in a superstep, however many of them it has (R8)
-            plain = {item.node.index for item in due if not item.is_send}
-            for at in {item.node.index for item in due} - plain:
-                visits[at] += 1
-        self.tasks = tasks
-        self.lone = tasks[0] if index == 1 else None
-        # Outcomes must be checked before they are staged, that is, stored before their superstep commits. A fan-out that
-        # stages nothing is cheaper to check at its commit.
-        self.looks = self.staging or self.check_state or index == 1
-        if self.questions:
-            questions.take_known(self)
-        if self.plan.pauses_before:  # also in a fold: the process may have died before the question was shown
-            for task in tasks:
-                if task.node.policy.interrupt_before and (asked := questions.before(self, task)):
-                    outcome.pause(self, task, asked)
-        return tasks
 
     def watch(self, *, commits: bool, undo: bool = False) -> None:
         """Start or stop noting what commits do, for streams and steps.

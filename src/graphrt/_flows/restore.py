@@ -20,9 +20,9 @@ from collections.abc import Mapping, Sequence
 from graphrt._engine import emit_events
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
-from graphrt._engine.evolve import evolve_all, nested_since_commit
+from graphrt._engine.evolve import evolve_all, nested_since_commit, without_outdated_outcome
 from graphrt._engine.outcome import MARKERS
-from graphrt._engine.questions import left_with, may_go_on, without_outdated_outcome
+from graphrt._engine.questions import left_with, may_go_on
 from graphrt._engine.task import DONE, DUE, FAILED, HANDLED, PAUSED, Task
 from graphrt._flows.child import child_again, child_of
 from graphrt._flows.kept import KEPT, kept_in

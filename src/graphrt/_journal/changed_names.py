@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
-from graphrt._engine.joins import JoinKey
+from graphrt._engine.join_state import JoinKey
 from graphrt._plan.tables import Plan
 
 

@@ -34,7 +34,7 @@ from graphrt.errors._codes.threads import INPUT_NOT_STORABLE
 if TYPE_CHECKING:
     from graphrt import events
     from graphrt._drivers.recorded import Recorded
-    from graphrt._engine.redacting import Redactor
+    from graphrt._engine.redactor import Redactor
     from graphrt._flows.effects import Control
     from graphrt._journal.chain import Chain
     from graphrt._journal.log_keys import KeyRing

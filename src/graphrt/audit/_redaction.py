@@ -84,7 +84,7 @@ class Redaction:
     def value(
         self, codec: Codec, value: Any, field: str, *, marked: bool, fits: Callable[[Any], Any] | None, what: str
     ) -> Any:
-        """Return *value* redacted; see `_engine.redacting.Redactor`."""
+        """Return *value* redacted; see `_engine.redactor.Redactor`."""
         if not (marked or self._fields or self._patterns):
             return value
         if marked and field not in self._marked:
@@ -102,7 +102,7 @@ class Redaction:
         raise REDACTION_MISFIT(rule=rules.rule, what=what, problem=problem)
 
     def error(self, error: BaseException) -> BaseException:
-        """Return *error* redacted; see `_engine.redacting.Redactor`."""
+        """Return *error* redacted; see `_engine.redactor.Redactor`."""
         if not (self._fields or self._patterns):
             return error
         return redacted_error(error, self._texts(what="an error").shown)
