@@ -482,3 +482,29 @@ def test_a_reader_that_stayed_away_for_long_gets_what_was_told_again_meanwhile(
 
     assert client.tokens == words(300)
     assert client.missed == 0
+
+
+def test_what_a_task_has_shown_before_it_paused_is_taken_back_when_the_reader_goes_on(open_: Open) -> None:
+    g = GraphBuilder(Said, name="asks")
+
+    @g.node
+    def ask(state: Said, ctx: Context) -> dict[str, Any]:
+        ctx.emit("before")
+        answer = ctx.interrupt("Go on?")
+        ctx.emit("after")
+        return {"text": str(answer)}
+
+    g.add_sequence([START, ask, END])
+    desk = Desk(open_, Speaker(), g.compile())
+    client, items = Client(), desk.reads()
+    desk.drive()
+    read(client, items)
+    desk.ended()
+    assert client.progress == [("1.0:ask", "before")]
+    desk.reader_runtime.start(thread=desk.thread, answer="yes")
+    items = desk.reads(client.position)
+    desk.drive()
+    read(client, items)
+    desk.ended()
+
+    assert client.progress == [("1.0:ask", "before"), ("1.0:ask", "after")]

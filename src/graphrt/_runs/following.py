@@ -30,7 +30,7 @@ from graphrt._runs.live_items import Again, Heading, LiveItem, Position, Sent, o
 from graphrt._runs.loading import the_store
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.watching import Call, Pauses, check_position, is_over
-from graphrt.events import Entry, RunResumed, RunStarted, SuperstepAbandoned, SuperstepCommitted
+from graphrt.events import Entry, RunCompleted, RunResumed, RunStarted, SuperstepAbandoned, SuperstepCommitted
 
 if TYPE_CHECKING:
     from graphrt._plan.tables import Plan
@@ -44,6 +44,8 @@ INTEREST_S: Final = 10.0
 """Seconds for which interest is noted. A reader that is held up for longer misses items, and their number is shown."""
 RENEW_S: Final = 2.0
 """Seconds between two notes of interest."""
+_BETWEEN: Final = (RunStarted, SuperstepCommitted, SuperstepAbandoned, RunCompleted)
+"""Events of the outermost graph after which no task is open that has shown something."""
 _READ_BYTES: Final = 2**18
 """Bytes of items after which a reader gives what it has before it reads on: a hundred slow readers then hold little."""
 
@@ -86,7 +88,7 @@ class LiveFeed:
         """What the run told again when this reader began to read it; None if it has read all from an earlier item on."""
         self._lost = 0
         """Items that the next one has to count as missed."""
-        self._shown = Shown(config.plan, after)
+        self._shown = Shown(config.plan, after, has_open=bool(after.run) or _is_amid(config, thread, after.seq))
         self._is_new = not after.run
         """Whether the reader looks for the newest batch that tells everything again, to begin with it."""
         self.read()
@@ -126,7 +128,7 @@ class LiveFeed:
         if run in self._past or (begins and (seq < self._seq or not self._begins(run, again))):
             return
         if self._last > self._number:  # what this reader was told again goes on there, or in what was told later
-            if (again.last if again is not None else found[-1].number if found else 0) < self._last:
+            if (again.last < self._last) if again is not None else (not found or found[-1].number <= self._last):
                 return
             if again is not None and again.last == self._last:
                 self._told = again
@@ -208,11 +210,12 @@ class Shown:
     Args:
         plan: The reader's graph.
         after: Where the reader went on. What it was shown before that is not known.
+        has_open: Whether it may have been shown something of tasks that were open there.
     """
 
-    def __init__(self, plan: Plan, after: Position) -> None:
+    def __init__(self, plan: Plan, after: Position, *, has_open: bool) -> None:
         self._plan = plan
-        self._unsure = bool(after.run)
+        self._unsure = has_open
         """Whether the reader may have items of open tasks from before it went on."""
         self._run = after.run
         self._open: dict[str, tuple[Live, bool]] = {}
@@ -350,6 +353,14 @@ class Follower:
     def pause_s(self) -> float:
         """Return for how many seconds to wait before the next look."""
         return 0.0 if self._has_more else self._pauses.next_s()
+
+
+def _is_amid(config: RunConfig, thread: str, seq: int) -> bool:
+    """Return whether a superstep may be open after the entry *seq*, such as one that paused or failed."""
+    if seq < max(the_store(config).head(thread).first, 1):  # it is 0, or was pruned
+        return False
+    at = next(entries(config, thread, after=seq - 1, most=1, raw=True))
+    return bool(at.path) or not isinstance(at.event, _BETWEEN)
 
 
 def follow(config: RunConfig, thread: str, after: int | str, *, live: bool) -> Iterator[Followed]:
