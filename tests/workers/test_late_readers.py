@@ -508,3 +508,33 @@ def test_what_a_task_has_shown_before_it_paused_is_taken_back_when_the_reader_go
     desk.ended()
 
     assert client.progress == [("1.0:ask", "before"), ("1.0:ask", "after")]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_what_a_task_has_shown_whose_failure_was_handled_is_taken_back(open_: Open, late: bool) -> None:
+    g = GraphBuilder(Said, name="handles")
+    gate = threading.Event()
+
+    def fail(state: Said, ctx: Context) -> None:
+        ctx.emit("half an answer")
+        raise ValueError
+
+    def wait(state: Said, ctx: Context) -> None:
+        ctx.emit("waiting")
+        assert gate.wait(PATIENT_S)
+
+    g.add_node("fail", fail, on_error="mend")
+    g.add_node("wait", wait).add_node("mend", lambda _: {"text": "sorry"})
+    g.add_edge(START, "fail").add_edge(START, "wait").add_edge("mend", END).add_edge("fail", END).add_edge("wait", END)
+    desk = Desk(open_, Speaker(), g.compile())
+    client = Client()
+    items = None if late else desk.reads()
+    desk.drive()
+    soon(lambda: desk.reader_runtime.state(desk.thread).next == ("wait",))
+    items = items or desk.reads()
+    read(client, items, lambda: ("1.1:wait", "waiting") in client.progress)
+    gate.set()
+    read(client, items)
+    desk.ended()
+
+    assert client.progress == [("1.1:wait", "waiting")]

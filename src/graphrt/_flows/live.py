@@ -86,9 +86,9 @@ def reported(task: Task, reply: Any) -> Flow:
             }
             yield live(task, "retrying", told)
         return
-    # A nested graph whose failure was handled does not run again, so what it has shown is void. One that failed for
-    # good continues at the next drive.
-    if nested and task.status == HANDLED:
+    # A task whose failure was handled does not run again, and the journal has nothing of its attempt, so what it has shown
+    # is void. One that failed for good runs again, and a nested graph continues, at the next drive.
+    if task.status == HANDLED:
         yield live(task, "withdrawn")
     yield live(task, "ended", _OUTCOME[task.status])
 

@@ -24,7 +24,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, final
 
 from graphrt._codec import NotStorable
-from graphrt._engine.task import DUE, RUNNING
+from graphrt._engine.task import DUE, HANDLED, RUNNING
 from graphrt._flows.live import Live, live
 from graphrt._runs.live_items import PIECE_BYTES, Again, Heading, batch, line, texts
 from graphrt.stores.protocol import Store
@@ -298,6 +298,8 @@ class LiveRelay:
             for task in tasks:
                 if task.status == RUNNING or (task.status == DUE and task is engine.lone):
                     self._begin(task)
+                elif task.status == HANDLED:
+                    self._drop(task.id)
                 elif task.id in self._begun and self._begun[task.id][0] != task.execution:  # it waits for a retry
                     self._drop(task.id, below=task.node.child is None)
 
