@@ -13,6 +13,7 @@ import pytest
 
 from graphrt import START, GraphBuilder, Limits, Runtime
 from graphrt.limits import RetryPolicy
+from graphrt.stores import MemoryStore
 
 from .support import PATIENCE_S, SOON_S, State, note, parallel, sequence
 
@@ -183,6 +184,71 @@ def test_ctrl_c_ends_a_timed_run_whose_router_does_not_return() -> None:
     assert runtime.state("t").status == "running"  # as after the death of its owner: nothing more could be written
     assert runtime.retry("t").state["notes"] == ["node", "last"]
     go.set()
+
+
+def test_ctrl_c_ends_a_timed_run_whose_commit_does_not_return() -> None:
+    """The flow waits for the commit on a worker thread: nothing else is thrown or sent into it meanwhile."""
+    go, pressed = threading.Event(), threading.Event()
+
+    class Slow(MemoryStore):
+        def commit(self, *args: Any, **options: Any) -> Any:
+            if not pressed.is_set() and threading.current_thread() is not threading.main_thread():
+                pressed.set()
+                press_ctrl_c("raise_signal")
+                go.wait(PATIENCE_S)
+            return super().commit(*args, **options)
+
+    nodes = [("a", note("a")), ("b", note("b")), ("c", note("c"))]
+    runtime = Runtime(sequence(*nodes, limits=Limits(timeout_s=60, grace_s=0.1)), store=Slow())
+
+    with pytest.raises(KeyboardInterrupt):
+        runtime.run({}, thread="t")
+
+    assert runtime.state("t").status == "running"
+    assert runtime.retry("t").state["notes"] == ["a", "b", "c"]
+    go.set()
+
+
+def test_ctrl_c_while_a_timed_node_is_awaited_after_a_cancel_waits_no_longer_than_the_node() -> None:
+    def node(state: Any) -> Any:
+        runtime.cancel("t")
+        threading.Timer(0.1, press_ctrl_c, ("raise_signal",)).start()
+        time.sleep(0.2)
+
+    runtime = Runtime(shaped("timeout", node), store="memory:", limits=Limits(grace_s=60))
+    started = time.monotonic()
+
+    with pytest.raises(KeyboardInterrupt):
+        runtime.run({}, thread="t")
+
+    assert time.monotonic() - started < SOON_S
+    assert runtime.state("t").status == "cancelled"
+
+
+@pytest.mark.parametrize("shape", ["timeout", "two"])
+def test_ctrl_c_while_a_worker_thread_starts_leaves_no_node_behind(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool of a runtime lives on: its next worker thread must not run a node of the run that has ended."""
+    ran: list[str] = []
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        if thread.name.startswith("graphrt-worker"):
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+    def node(state: Any, ctx: Any) -> Any:
+        ran.append(ctx.thread)
+
+    timed: dict[str, Any] = {"node": {"timeout_s": 60}}
+    graph = shaped(shape, node) if shape == "timeout" else parallel(("other", note("other")), ("node", node), **timed)
+    with Runtime(graph, store="memory:", limits=Limits(grace_s=60)) as runtime:
+        monkeypatch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            runtime.run({}, thread="t")
+        runtime.run({}, thread="u")
+
+    assert ran == ["u"]
 
 
 @pytest.mark.parametrize("how", ["raise_signal", "unseen"])

@@ -60,6 +60,7 @@ class ParallelTasks:
         self.called = False  # whether a helper is queued in the pool, which will ask for the next one itself
         self.refused = False  # whether the system refused to start a worker thread: the caller runs what it may
         self.closing = False  # whether `close` was called: nothing starts any more
+        self.stuck = False  # whether a worker thread was left in the flow, which no other may touch any more
         self.wait_s = (
             grace_s  # seconds that `close` waits for busy worker threads; 0 after `stop` has waited for so long
         )
@@ -104,7 +105,7 @@ class ParallelTasks:
                 break
             try:
                 self.pool.submit(job)
-            except RuntimeError:  # no thread can be started, and the caller cannot run it
+            except BaseException:  # no thread can be started, and the caller cannot run it; or a Ctrl-C
                 schedule.end(job.task, job.execution, STOPPED)
                 raise
 
@@ -251,15 +252,17 @@ class ParallelTasks:
                 left_s = max(0.0, time.until - monotonic())
                 if not left_s or control.halt is not None:
                     if self._taken(steps, key, time):
-                        return self._awaited(*key)
+                        break
                 else:
                     steps.wakes_s = time.until
                 if not steps.rests:
                     bell.wait(slice_s(left_s or None))
+            else:
+                return steps
         except BaseException:  # Ctrl-C, which is thrown into the flow next
             self._halt(steps)
             raise
-        return steps
+        return self._awaited(*steps.attempt[0])  # a Ctrl-C meanwhile finds the flow at rest
 
     def _taken(self, steps: TimedSteps, key: Key, time: AttemptTime) -> bool:
         """Close an attempt of *steps*, and give it to the schedule; return False if it is not open any more."""
@@ -277,7 +280,8 @@ class ParallelTasks:
         steps.stops, steps.wakes_s = True, inf
         until = monotonic() + self.grace_s
         while not (steps.rests or self._taken(steps, *steps.attempt)):
-            if monotonic() >= until:  # a router or reducer that does not return
+            if monotonic() >= until:  # a router, a reducer or a commit that does not return
+                self.stuck = True
                 self.pool.abandon(steps)
                 return
             self.bell.wait(slice_s(until - monotonic()))

@@ -13,7 +13,6 @@ a `Failed`. Warnings find the running task by the names `effect`, `task` and `se
 from __future__ import annotations
 
 from collections.abc import Collection
-from inspect import GEN_RUNNING, getgeneratorstate
 from typing import Any, Final, final
 
 from graphrt._ambient import SURROUNDINGS, Surroundings, WithoutContext, surroundings
@@ -134,7 +133,7 @@ class SyncDriver:
                 except BaseException as error:
                     reply = outcome(effect, error, services.control)
                     if isinstance(reply, BaseException):
-                        if getgeneratorstate(flow) == GEN_RUNNING:  # in a router, on a worker thread; see `watch`
+                        if self._parallel is not None and self._parallel.stuck:  # a worker thread runs the flow
                             raise
                         effect = flow.throw(reply)
                         continue

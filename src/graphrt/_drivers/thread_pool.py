@@ -125,7 +125,7 @@ class ThreadPool:
             self._jobs.append(job)
             try:
                 self._another()
-            except RuntimeError:
+            except BaseException:  # also a Ctrl-C, while a new thread starts
                 self._jobs.remove(job)
                 raise
 
