@@ -105,12 +105,11 @@ class Engine(RunState):
 
         A fold of the journal calls it without `begin`: the superstep was within its limits then.
         """
-        state: RunState = self  # whose attributes these are: an assignment to `self` would declare them anew
         due, visits, make, values = self.due, self.visits, self.make_view, self.values
-        state.due, state.opened, state.told = [], due, None
-        state.steps += 1
-        superstep = state.superstep = self.superstep + 1
-        view, state.view = self.view, NO_VIEW  # only tasks hold it from now on
+        self.due, self.opened, self.told = [], due, None
+        self.steps += 1
+        superstep = self.superstep = self.superstep + 1
+        view, self.view = self.view, NO_VIEW  # only tasks hold it from now on
         tasks: list[Task] = []
         index = 0
         for node, arg, error, is_send in due:
@@ -129,11 +128,11 @@ class Engine(RunState):
             plain = {item.node.index for item in due if not item.is_send}
             for at in {item.node.index for item in due} - plain:
                 visits[at] += 1
-        state.tasks = tasks
-        state.lone = tasks[0] if index == 1 else None
+        self.tasks = tasks
+        self.lone = tasks[0] if index == 1 else None
         # Outcomes must be checked before they are staged, that is, stored before their superstep commits. A fan-out that
         # stages nothing is cheaper to check at its commit.
-        state.looks = self.staging or self.check_state or index == 1
+        self.looks = self.staging or self.check_state or index == 1
         if self.questions:
             questions.take_known(self)
         if self.plan.pauses_before:  # also in a fold: the process may have died before the question was shown
