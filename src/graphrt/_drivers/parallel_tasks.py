@@ -280,7 +280,7 @@ class ParallelTasks:
         steps.stops, steps.wakes_s = True, inf
         until = monotonic() + self.grace_s
         while not (steps.rests or self._taken(steps, *steps.attempt)):
-            if monotonic() >= until:  # a router, a reducer or a commit that does not return
+            if monotonic() >= until:  # a router, reducer or commit that takes longer
                 self.stuck = True
                 self.pool.abandon(steps)
                 return

@@ -1,9 +1,9 @@
 """The stored form of each event: the table of codes and fields, and the one encoder and decoder that follow it.
 
 A stored event is a list: its code, the path of its graph (0 at the top), and its fields in the order of its class.
-Trailing fields that hold their default are not written. How a field is written follows from its name (`_CODECS`), since
-a name means the same in all events; the codecs are in `field_codecs`. User values go on lines of the body, and the JSON
-has the numbers of these lines.
+Trailing fields that hold their default are not written if that is None, 0, False or empty. How a field is written
+follows from its name (`_CODECS`), since a name means the same in all events; the codecs are in `field_codecs`. User
+values go on lines of the body, and the JSON has the numbers of these lines.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def encode_event(body: Body, path: str, event: events.Event | events.StateSaved)
     body.path = path  # codecs need it: ids of tasks begin with it, and only fields of the top graph are noted
     code, values_of, puts, skips = _WRITING[event.__class__]
     values = values_of(event)
-    # Trailing fields that hold their default are left out: reading an absent field gives the same value.
+    # Trailing fields that hold such a default are left out: reading an absent field gives the same value.
     count = len(values)
     while count and ((value := values[count - 1]) is None or (skips[count - 1] and not value)):
         count -= 1
