@@ -8,6 +8,7 @@ import pytest
 
 from graphrt import Runtime
 from graphrt.serve import _keys
+from graphrt.stores import MailFilter
 
 from .conftest import papers
 
@@ -22,6 +23,23 @@ def test_a_start_that_is_repeated_begins_one_thread(served):
     assert len({one.json()["thread"] for one in answers}) == 1
     assert served("POST", "/threads", body, idempotency_key="other").json()["thread"] != answers[0].json()["thread"]
     assert len(served("GET", "/threads").json()["threads"]) == 2
+
+
+def test_a_start_and_a_fork_whose_ids_the_client_chose_are_made_once(served):
+    def start(thread):
+        body = {"input": {"topic": "tea"}, "thread": thread}
+        return served("POST", "/threads?wait_s=10", body, idempotency_key="k")
+
+    def fork(key):
+        return served("POST", "/threads/t/fork", {"to": "f"}, idempotency_key=key)
+
+    assert start("t").json()["status"] == "interrupted"
+    served("POST", "/threads/t/answers?wait_s=10", {"answer": True})
+
+    assert start("t").json()["status"] == "completed"
+    assert start("u").json()["code"] == "key-reused"
+    assert [fork("one").json()["thread"] for _ in range(2)] == ["f", "f"]
+    assert fork("two").json()["code"] == "thread-exists"
 
 
 def test_a_fork_and_a_signal_are_made_once(served):
@@ -107,8 +125,8 @@ def test_a_request_whose_process_died_is_repeated_only_if_nothing_was_written(se
         keys = served.application._keys["papers"]
         begin = keys.begin
 
-        def die(*request) -> str:
-            begin(*request)
+        def die(*request, **more) -> str:
+            begin(*request, **more)
             raise KeyError("the process dies here")
 
         def edit():
@@ -126,6 +144,31 @@ def test_a_request_whose_process_died_is_repeated_only_if_nothing_was_written(se
         assert served("GET", f"/threads/{thread}").json()["state"]["notes"] == ["on tea", *notes]
 
 
+def test_an_input_that_was_queued_by_a_process_that_died_is_not_queued_again(serve):
+    now = 1_000_000.0
+    with Runtime(papers(), store="memory:", clock=lambda: now) as runtime:
+        served = serve(runtime, drives=False)
+        served("POST", "/threads", {"input": {"topic": "tea"}, "thread": "t"})
+        keys = served.application._keys["papers"]
+        end = keys.end
+
+        def die(record: str) -> None:
+            raise KeyError(f"the process dies here, before {record} is ended")
+
+        def queue():
+            body = {"input": {"topic": "milk"}, "while_running": "queue"}
+            return served("POST", "/threads/t/runs", body, idempotency_key="k")
+
+        keys.end = die
+        queue()
+        keys.end = end
+        now += 3_600.0
+        again = queue()
+
+        assert again.json().get("code") == "key-outcome-unknown"
+        assert len(runtime.store.query(MailFilter(thread="t"))) == 1
+
+
 def test_records_of_keys_are_not_listed_with_threads_and_go_after_a_day(serve):
     now = 1_000_000.0
     with Runtime(papers(), store="memory:", clock=lambda: now) as runtime:
@@ -134,7 +177,7 @@ def test_records_of_keys_are_not_listed_with_threads_and_go_after_a_day(serve):
         served("POST", f"/threads/{thread}/update", {"values": {"notes": ["a"]}}, idempotency_key="k")
         kept = runtime.threads(graph="graphrt.serve.keys")
         now += 2 * _keys.KEPT_S
-        _keys.Keys(runtime).begin("key-other", "digest", 0)
+        _keys.Keys(runtime).begin("key-other", "digest", 0, waits=lambda: False)
 
         assert [one["thread"] for one in served("GET", "/threads").json()["threads"]] == [thread]
         assert len(kept) == 1

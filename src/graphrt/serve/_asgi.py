@@ -350,14 +350,16 @@ class Application:
         assert verb.handle is not None  # noqa: S101 - event streams do not come here
         if call.thread and not verb.makes_thread:
             call.head()
-        if call.key is None or verb.keyed != "record":
+        made: str | None = getattr(call.body, verb.makes) if verb.makes else None
+        if call.key is None or (verb.keyed != "record" and made is None):
             if verb.begins:
                 self._running.enter(call.runtime, call.caller)
             return verb.handle(call)
         record = cast("str", call.derived(verb.name))
-        acting = keys.begin(record, digest, call.position())
+        thread = call.thread if made is None else made
+        acting = keys.begin(record, digest, call.position(thread), waits=partial(call.has_input, thread))
         if acting is None:
-            return present(call)
+            return present(call, thread)
         try:
             if verb.begins:
                 self._running.enter(call.runtime, call.caller)

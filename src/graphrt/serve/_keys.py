@@ -1,17 +1,19 @@
 """Idempotency keys: a write that is repeated under its key has its effect once, whichever replica gets the repetition.
 
 Many writes are harmless by themselves if the key is part of them: a new thread or fork gets an id that is made of the
-key, and a signal is sent under it. For the others, an input for a thread that exists, answers, a retry and an edit, the
-key has a *record*: a thread of a small graph of its own, in the same store. Its first commit decides, among all
-replicas, which of two equal requests acts, by the reducer `first`. The record has digests alone.
+key, and a signal is sent under it. For the others, a thread or fork whose id the client chose, an input for a thread that
+exists, answers, a retry and an edit, the key has a *record*: a thread of a small graph of its own, in the same store. Its
+first commit decides, among all replicas, which of two equal requests acts, by the reducer `first`. The record has digests
+alone.
 
 A process may die between the record and the write. The record has the position that the thread was at: if it is still
-there, nothing was written, and the repetition acts, under a record of its own. If the thread has gone on, the outcome is
-unknown: the repetition is refused, and says so. Records are deleted after a day.
+there, and no input waits for the end of its run, nothing was written, and the repetition acts, under a record of its own.
+Otherwise the outcome is unknown: the repetition is refused, and says so. Records are deleted after a day.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from time import monotonic, sleep
@@ -83,7 +85,7 @@ class Keys:
         self._clock: Final = runtime.clock
         self._sweep_at = monotonic()
 
-    def begin(self, record: str, digest: str, seq: int) -> str | None:
+    def begin(self, record: str, digest: str, seq: int, *, waits: Callable[[], bool]) -> str | None:
         """Return the id of the record under which the request acts; None if it did so before, and was answered.
 
         `forget` takes that id, and `end` the *record* of the key, which all repetitions look at first.
@@ -92,6 +94,8 @@ class Keys:
             record: Id of the record of the key.
             digest: Of the request.
             seq: Position of the thread now.
+            waits: Says whether an input waits for the thread: it may be that of this request. Asked of a thread that
+                exists.
 
         Raises:
             InputError: The key came with another request (`key-reused`), its first request is not answered yet
@@ -111,7 +115,7 @@ class Keys:
                 return None
             if self._clock() - found["begun_at"] < _ANSWERING_S:
                 raise KEY_IN_PROGRESS()
-            if found["seq"] != seq:
+            if found["seq"] != seq or (seq and waits()):
                 raise KEY_OUTCOME_UNKNOWN()
             id_, number = f"{record}.{number}", number + 1  # its process died before it wrote anything
 

@@ -21,7 +21,8 @@ from graphrt.runtime import Runtime
 from graphrt.serve import _bodies
 from graphrt.serve._access import Caller, Right
 from graphrt.serve._keys import derived_id
-from graphrt.stores import Head, Store
+from graphrt.stores import Head, MailFilter, Store
+from graphrt.stores.filters import BEGINS
 from graphrt.wires import document_schemas as schemas
 from graphrt.wires import plain_data
 
@@ -72,14 +73,21 @@ class Call:
             raise UNKNOWN_THREAD(thread=self.thread)
         return head
 
-    def position(self) -> int:
-        """Return the number of the last entry of the thread; 0 if there is no such thread."""
+    def position(self, thread: str) -> int:
+        """Return the number of the last entry of *thread*; 0 if there is no such thread."""
         try:
-            return self.store.head(self.thread).seq
+            return self.store.head(thread).seq
         except InputError as error:
             if error.code != UNKNOWN_THREAD.code:
                 raise
             return 0
+
+    def has_input(self, thread: str) -> bool:
+        """Return whether an input waits for the end of the present run of *thread*: it is no entry yet."""
+        store = self.store
+        if "mail" not in store.offers:
+            return False
+        return any(one.id.startswith(BEGINS) for one in store.query(MailFilter(thread=thread)))
 
     def derived(self, verb: str) -> str | None:
         """Return an id for what the call makes, from its key; None without a key."""
@@ -120,6 +128,9 @@ class Verb:
     """JSON schema of the document."""
     status: int = 200
     keyed: Keyed = ""
+    makes: str = ""
+    """Field of the body with the id of the thread that is made. If it is given, the key cannot be part of it, and has a
+    record."""
     begins: bool = False
     """Whether a run may begin, so that the running threads are counted."""
     makes_thread: bool = False
@@ -176,9 +187,9 @@ def _started(call: Call, thread: str, status: int = 202) -> Reply:
     return Reply({"thread": thread, "status": head.status, "seq": head.seq}, status, f"/threads/{thread}")
 
 
-def present(call: Call) -> Reply:
+def present(call: Call, thread: str) -> Reply:
     """Answer a repeated write: with where its thread stands now."""
-    return _started(call, call.thread, 200)
+    return _started(call, thread, 200)
 
 
 # -- handlers ------------------------------------------------------------------------------------------------------
@@ -312,7 +323,7 @@ def fork(call: Call) -> Reply:
     try:
         made = call.runtime.fork(call.thread, at=body.at, to=to, keep_effects=body.keep_effects)
     except GraphrtError as error:
-        if error.code != "thread-exists" or call.key is None or to is None:
+        if error.code != "thread-exists" or body.to is not None or to is None:
             raise
         made = to  # the first request with this key has made it
     return _started(call, made, 201)
@@ -375,7 +386,7 @@ VERBS: Final = (
     Verb(name="graph", method="GET", path="", right="read", handle=describe, gives=GRAPH,
          summary="Describe the graph."),
     Verb(name="start", method="POST", path="/threads", right="run", handle=start, body=_bodies.NewThread,
-         query=_bodies.Waiting, gives=STATE, status=202, keyed="itself", begins=True,
+         query=_bodies.Waiting, gives=STATE, status=202, keyed="itself", makes="thread", begins=True,
          summary="Start a run on a new thread."),
     Verb(name="threads", method="GET", path="/threads", right="read", handle=list_threads, query=_bodies.Listed,
          gives=schemas.object_of({"threads": schemas.list_of(schemas.THREAD)}),
@@ -411,7 +422,8 @@ VERBS: Final = (
     Verb(name="update", method="POST", path=f"{_T}/update", right="operate", handle=update, body=_bodies.Edit,
          gives=STARTED, keyed="record", makes_thread=True, summary="Fold values into the state of a thread."),
     Verb(name="fork", method="POST", path=f"{_T}/fork", right="operate", handle=fork, body=_bodies.NewFork,
-         gives=STARTED, status=201, keyed="itself", summary="Create a thread from an entry of another one."),
+         gives=STARTED, status=201, keyed="itself", makes="to",
+         summary="Create a thread from an entry of another one."),
     Verb(name="cancel", method="POST", path=f"{_T}/cancel", right="run", handle=cancel,
          gives=schemas.object_of({"thread": schemas.TEXT, "cancelled": schemas.TRUTH, "status": schemas.TEXT}),
          summary="Cancel the run of a thread, or a paused thread."),

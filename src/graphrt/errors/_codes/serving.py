@@ -73,7 +73,8 @@ KEY_IN_PROGRESS = ErrorCode(
 KEY_OUTCOME_UNKNOWN = ErrorCode(
     "key-outcome-unknown",
     InputError,
-    "The process that got the first request with this idempotency key ended before it answered, and the thread went on.",
+    "The process that got the first request with this idempotency key ended before it answered, and the thread went on, or "
+    "has a queued input.",
     fix="Look at the thread whether the request had its effect; if not, send it with a new key.",
 )
 SERVER_UNREACHABLE = ErrorCode(
