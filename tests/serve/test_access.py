@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import httpx
 import pytest
 
@@ -9,7 +12,7 @@ from graphrt import InputError, Runtime
 from graphrt.serve import ALL_RIGHTS, Caller, LoopbackAccess, app
 from graphrt.serve._verbs import VERBS
 
-from .conftest import papers
+from .conftest import SECRET, papers
 
 
 def by_header(request):
@@ -124,6 +127,31 @@ def test_mounted_applications_get_the_requests_of_those_who_may_read(serve):
     assert served.http.get("/page/").status_code == 401
     assert served.http.get("/page/x", headers={"user": "ada", "rights": "run"}).status_code == 403
     assert served.http.get("/page/x", headers={"user": "ada"}).text == "ada"
+
+
+def test_mounted_applications_get_no_websockets():
+    async def page(scope, receive, send):
+        raise AssertionError("nobody has asked who this is")
+
+    with Runtime(papers(), store="memory:") as runtime:
+        application = app(runtime, authorize=by_header, mounts={"/page": page})
+        sent: list[Any] = []
+
+        async def send(message):
+            sent.append(message)
+
+        asyncio.run(application({"type": "websocket", "path": "/page/x", "headers": []}, None, send))
+
+    assert sent == [{"type": "websocket.close", "code": 1008}]
+
+
+def test_what_authorize_returned_by_mistake_is_not_told(serve):
+    served = serve(drives=False, authorize=lambda _request: {"password": SECRET})
+
+    refused = served("GET", "/threads")
+
+    assert refused.status_code == 500
+    assert SECRET not in refused.text
 
 
 @pytest.mark.needs("fastapi")

@@ -25,6 +25,7 @@ def order(item: str) -> str:
     return f"ordered: {item}"
 
 
+RESPONDED = {"state": "approval-responded"}
 CLERK = Agent("none", name="clerk", tools=[order])
 
 
@@ -147,6 +148,8 @@ def test_a_page_that_is_loaded_again_is_given_the_message_from_its_beginning(cha
         {},
         {"id": "c1", "messages": []},
         {"id": "c1", "messages": [{"id": "a", "role": "assistant", "parts": [{"type": "text", "text": "x"}]}]},
+        {"id": "c1", "messages": [{"id": "a", "role": "assistant", "parts": [{**RESPONDED, "approval": "id"}]}]},
+        {"id": "c1", "messages": [{"id": "a", "role": "assistant", "parts": [{**RESPONDED, "approval": 5}]}]},
     ],
 )
 def test_what_a_thread_cannot_take_is_a_problem(chat, body):
@@ -155,6 +158,12 @@ def test_what_a_thread_cannot_take_is_a_problem(chat, body):
     answer = post(body)
 
     assert (answer.status_code, answer.json()["code"]) == (400, "bad-request-part")
+
+
+def test_a_message_without_credentials_is_refused_unread(chat):
+    post, _ = chat(authorize=lambda _request: None)
+
+    assert post({"nonsense": True}).status_code == 401
 
 
 def test_a_chat_needs_the_rights_of_what_it_does(chat):

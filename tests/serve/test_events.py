@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -14,6 +16,7 @@ import pytest
 
 from graphrt import END, START, Context, GraphBuilder, Runtime
 from graphrt.serve import Bounds
+from graphrt.serve._events import ABORT, OVER, EventStream, JournalForm
 
 from .conftest import Paper, Served, papers
 
@@ -195,3 +198,57 @@ def test_a_reader_that_never_reads_is_closed_and_disturbs_nobody(serve):
         assert not len(served.application._open)
         assert others[-1][1] == "end"
     runtime.close()
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_reader_that_takes_all_but_the_last_message_is_given_up(goes_on):
+    async def listen() -> list[str]:
+        sent: list[str] = []
+        idle = asyncio.Event()
+
+        async def items():
+            if goes_on:
+                await idle.wait()
+            return
+            yield
+
+        async def send(message):
+            sent.append(message["type"])
+            room = 1 if goes_on else 2
+            if len(sent) > room:
+                await idle.wait()
+
+        async def end():
+            return {}
+
+        async def receive():
+            await idle.wait()
+
+        following = items()
+        first = asyncio.ensure_future(anext(following, OVER))
+        stream = EventStream(
+            following,
+            first,
+            form=JournalForm(end),
+            bounds=Bounds(keep_alive_s=0.05, stalled_s=0.1),
+            closed=lambda _stream: sent.append("closed"),
+        )
+        scope = {"extensions": {ABORT: lambda: sent.append("aborted")}}
+        await asyncio.wait_for(stream(scope, receive, send), 5)
+        return sent
+
+    assert asyncio.run(listen())[-2:] == ["aborted", "closed"]
+
+
+def test_a_stream_that_was_about_to_begin_when_the_server_stopped_ends_too(serve):
+    served = serve(drives=False)
+    served("POST", "/threads", {"input": {"topic": "tea"}, "thread": "t"})
+    last = served("GET", "/threads/t").json()["seq"]
+    path = "/graphs/papers/threads/t/events"
+    with ThreadPoolExecutor(1) as pool:  # its first item does not come, so that it waits before it begins
+        waiting = pool.submit(served.http.get, path, headers={"last-event-id": str(last)}, timeout=10)
+        while not len(served.application._open):
+            time.sleep(0.01)
+        served.application.drain()
+
+        assert waiting.result().text == ""

@@ -57,7 +57,8 @@ def serve(
         raise INVALID_ARGUMENT(
             argument="--authorize", value=authorize, wanted="module:function, a function of a request"
         )
-    token = os.environ.get(TOKEN) or secrets.token_urlsafe(24)
+    given_token = os.environ.get(TOKEN)
+    token = given_token or secrets.token_urlsafe(24)
     if guard is None and not is_loopback(host):
         raise AUTHORIZE_NEEDED(host=host)
     access: Any = LoopbackAccess(token, cors=cors) if guard is None else guard
@@ -81,7 +82,7 @@ def serve(
             nonlocal url
             url = at
             output.note((f"serving {', '.join(one.graph.name for one in runtimes)} at {at}", "good"))
-            if guard is None and TOKEN not in os.environ:
+            if guard is None and not given_token:
                 output.note((f"Authorization: Bearer {token}", "title"))
 
         for worker in workers:

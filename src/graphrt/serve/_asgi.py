@@ -95,7 +95,7 @@ def app(
         cors: Origins of pages that may call the application from a browser. By default there are none.
         mounts: What else is served, by path. A `UiMessageChat` is a chat for `useChat`. An ASGI application, such as
             `StaticFiles(...)`, gets the requests of callers with the right to read, with the `Caller` as
-            `request.state.caller`.
+            `request.state.caller`. WebSockets are refused.
         bounds: How much the application and each caller may take.
         ready: More conditions of readiness, such as `lambda: worker.health().ok`.
 
@@ -288,14 +288,18 @@ class Application:
         Raises:
             InputError: It has no valid credentials (`unauthenticated`), or the caller lacks *right* (`forbidden`).
         """
+        caller = await self._who(request)
+        _check_right(caller, right)
+        return caller
+
+    async def _who(self, request: Request) -> Caller:
+        """Return who sent the request, whatever they may do."""
         found: Any = self._authorize(request)
         caller: Any = await found if isawaitable(found) else found
         if caller is None:
             raise UNAUTHENTICATED()
         if not isinstance(caller, Caller):
-            raise INVALID_ARGUMENT(argument="What authorize= returned", value=caller, wanted="a Caller, or None")
-        if right not in caller.rights:
-            raise FORBIDDEN(right=right)
+            raise TypeError(f"authorize= returned a {type(caller).__name__} instead of a Caller, or None")
         return caller
 
     async def _serve(self, verbs: Mapping[str, Verb], request: Request) -> ASGIApp:
@@ -427,6 +431,7 @@ class Application:
             self._open.leave(call.caller)
 
         stream = EventStream(items, first, form=form, bounds=self._bounds, closed=closed)
+        self._streams.add(stream)
         try:
             await asyncio.wait([first], timeout=_CHECKED_S)
             # A browser connects again to a stream that ended; 204 tells it that nothing more comes.
@@ -436,17 +441,16 @@ class Application:
         except BaseException:
             await stream.close()
             raise
-        self._streams.add(stream)
         return cast("ASGIApp", stream)
 
     # -- chats -----------------------------------------------------------------------------------------------------
 
     async def _chat(self, chat: UiMessageChat, request: Request) -> ASGIApp:
         """Take the last message of a chat, and stream the one that answers it. A repeated message is taken once."""
-        raw = await self._body(request)
-        turn = turn_of(raw)
+        caller = await self._who(request)
+        turn = turn_of(await self._body(request))
         verb = _OF_CHATS[turn.verb]
-        caller = await self.admit(request, verb.right)
+        _check_right(caller, verb.right)
         runtime, keys = self._of(chat.graph, caller)
         given: dict[str, Any] = {}
         if turn.verb != "retry":
@@ -455,14 +459,15 @@ class Application:
             None if verb.body is None else cast("Any", verb.body).model_construct(_fields_set=set(given), **given)
         )
         # A thread that failed again is retried again, so a retry has no key.
-        asked = "\0".join([turn.message["id"], *sorted(turn.answers)])
-        key = None if turn.verb == "retry" else sha256(asked.encode()).hexdigest()
+        asked = [turn.message["id"], *sorted(turn.answers)]
+        key = None if turn.verb == "retry" else sha256(json.dumps(asked).encode()).hexdigest()
+        digest = sha256(json.dumps(turn.answers or turn.message).encode()).hexdigest()
         call = Call(runtime=runtime, caller=caller, thread=turn.thread, body=body, key=key)
 
         def taken() -> tuple[int, int]:
             """Do it, and return where the message begins, and up to where the client has it."""
             had = call.store.head(call.thread).seq if turn.answers else 0
-            self._handled(call, verb, keys, sha256(repr(given).encode()).hexdigest())
+            self._handled(call, verb, keys, digest)
             begin = begin_of_turn(runtime, call.thread, call.store.head(call.thread).seq)
             return begin, had
 
@@ -537,10 +542,18 @@ class _Guarded:
         self._inner = inner
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":  # `authorize` takes HTTP requests
+            await send({"type": "websocket.close", "code": 1008})
+            return
         if scope["type"] == "http":
             request = Request(scope)
             request.state.caller = await self._server.admit(request, "read")
         await self._inner(scope, receive, send)
+
+
+def _check_right(caller: Caller, right: Right) -> None:
+    if right not in caller.rights:
+        raise FORBIDDEN(right=right)
 
 
 def _query_of(request: Request, model: type[Part]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ _PAGE: Final = 64
 
 def text_of(message: Mapping[str, Any]) -> str:
     """Return the text of a message of the AI SDK."""
-    return "".join(part.get("text", "") for part in message["parts"] if part.get("type") == "text")
+    return "".join(str(part.get("text", "")) for part in message["parts"] if part.get("type") == "text")
 
 
 def as_messages(message: Mapping[str, Any]) -> Any:
@@ -77,12 +77,12 @@ def turn_of(raw: bytes) -> Turn:
         role: str = last["role"]
         parts: list[dict[str, Any]] = [{**part} for part in last["parts"]]
         message: dict[str, Any] = {"id": str(last["id"]), "role": role, "parts": parts}
-    except (ValueError, TypeError, KeyError, IndexError, RecursionError):
+        decided: list[Any] = [part.get("approval") or {} for part in parts if part.get("state") == "approval-responded"]
+        answers = {str(approval["id"]): _decision(approval) for approval in decided if "id" in approval}
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
         raise BAD_REQUEST_PART(part="body", problem="it is not what useChat of the AI SDK sends") from None
     if body.get("trigger") == "regenerate-message":  # a thread that has completed refuses it: it can be forked
         return Turn("retry", thread, message, {})
-    decided: list[Any] = [part.get("approval") or {} for part in parts if part.get("state") == "approval-responded"]
-    answers = {str(approval["id"]): _decision(approval) for approval in decided if "id" in approval}
     if role == "user":
         return Turn("run", thread, message, {})
     if answers:

@@ -139,13 +139,12 @@ class EventStream:
             asyncio.ensure_future(one)
             for one in (self._pump(send), self._watch(send), _until_gone(receive), self._stopped.wait())
         ]
-        headers = [(name.encode(), value.encode()) for name, value in self._form.headers.items()]
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            unread = tasks[1] in done
             if tasks[0] in done or tasks[3] in done:
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
-            elif tasks[1] in done and ABORT in scope.get("extensions", {}):
+                unread = not await self._in_time(send, {"type": "http.response.body", "body": b"", "more_body": False})
+            if unread and ABORT in scope.get("extensions", {}):
                 scope["extensions"][ABORT]()
                 await asyncio.sleep(0)  # the server hears of it
         finally:
@@ -164,19 +163,21 @@ class EventStream:
         self._closed(self)
 
     async def _pump(self, send: Send) -> None:
-        """Send each item as it comes, and the last event."""
+        """Send the headers, each item as it comes, and the last event."""
         form = self._form
+        headers = [(name.encode(), value.encode()) for name, value in form.headers.items()]
+        await self._write(send, {"type": "http.response.start", "status": 200, "headers": headers})
         try:
             item: Any = await self._first
             while item is not OVER:
                 if body := form.item(item):
-                    await self._write(send, body)
+                    await self._write(send, _part(body))
                 if form.over:
                     return
                 item = await anext(self._items, OVER)
-            await self._write(send, await form.end())
+            await self._write(send, _part(await form.end()))
         except Exception as error:  # noqa: BLE001 - of a store, for instance; the status is sent, so an event says it
-            await self._write(send, form.problem(error))
+            await self._write(send, _part(form.problem(error)))
 
     async def _watch(self, send: Send) -> None:
         """Send comments while nothing comes; return if the reader does not read."""
@@ -187,14 +188,30 @@ class EventStream:
             if self._writing and idle_s > bounds.stalled_s:
                 return
             if not self._writing and idle_s > bounds.keep_alive_s / 2:
-                await self._write(send, b": nothing new\n\n")
+                self._wrote_at = self._loop.time()
+                if not await self._in_time(send, _part(b": nothing new\n\n")):
+                    return
 
-    async def _write(self, send: Send, body: bytes) -> None:
+    async def _in_time(self, send: Send, message: Message) -> bool:
+        """Send a message, and return whether the reader made room for it in time."""
+        try:
+            await asyncio.wait_for(send(message), self._bounds.stalled_s)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _write(self, send: Send, message: Message) -> None:
+        """Send a message of the stream; `_watch` looks at how long that takes."""
         self._wrote_at, self._writing = self._loop.time(), True
         try:
-            await send({"type": "http.response.body", "body": body, "more_body": True})
+            await send(message)
         finally:
             self._writing = False
+
+
+def _part(body: bytes) -> Message:
+    """Return a part of the body as a message."""
+    return {"type": "http.response.body", "body": body, "more_body": True}
 
 
 async def _until_gone(receive: Receive) -> None:
