@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from graphrt.runtime import IfExists, InterruptKind
 from graphrt.stores import Status
 
-POSITION: Final = r"[0-9]{1,15}(\.[0-9]{1,15}\.[^\r\n]{1,200})?"
+POSITION: Final = r"[0-9]{1,15}(\.[0-9]{1,15}(-[0-9]{1,15})?\.[^\r\n]{1,200})?"
 """The id of an event: the number of an entry, or the position of a live item."""
 
 
