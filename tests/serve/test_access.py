@@ -150,7 +150,7 @@ def test_what_authorize_returned_by_mistake_is_not_told(serve):
 
     refused = served("GET", "/threads")
 
-    assert refused.status_code == 500
+    assert (refused.status_code, refused.headers["connection"]) == (500, "close")
     assert SECRET not in refused.text
 
 

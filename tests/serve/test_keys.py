@@ -184,6 +184,21 @@ def test_records_of_keys_are_not_listed_with_threads_and_go_after_a_day(serve):
         assert [one.thread for one in runtime.threads(graph="graphrt.serve.keys")] == ["key-other"]
 
 
+def test_more_records_than_one_request_deletes_go_with_the_next_ones(monkeypatch):
+    monkeypatch.setattr(_keys, "_SWEPT", 2)
+    now = 1_000_000.0
+    with Runtime(papers(), store="memory:", clock=lambda: now) as runtime:
+        keys = _keys.Keys(runtime)
+        for number in range(5):
+            keys.begin(f"key-{number}", "digest", 0, waits=lambda: False)
+        now += 2 * _keys.KEPT_S
+        keys = _keys.Keys(runtime)
+        for number in range(5, 8):
+            keys.begin(f"key-{number}", "digest", 0, waits=lambda: False)
+
+        assert [one.thread for one in runtime.threads()] == ["key-5", "key-6", "key-7"]
+
+
 @pytest.mark.parametrize("key", ["", "x" * 256, "\x01"])
 def test_a_key_is_some_printable_characters(served, key):
     assert served("POST", "/threads", {"input": {"topic": "tea"}}, idempotency_key=key).status_code == 400

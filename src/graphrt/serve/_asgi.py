@@ -274,7 +274,10 @@ class Application:
         """Answer a request that raised."""
         if isinstance(error, GraphrtError) and status_of(error) >= 500:  # the server logs all others
             log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        return _problem(error, request.scope.get("root_path", ""))
+        told = _problem(error, request.scope.get("root_path", ""))
+        if not isinstance(error, GraphrtError) and request.scope.get("http_version") == "1.1":
+            told.headers["connection"] = "close"  # the error reaches the server, which closes the connection then
+        return told
 
     async def _left(self, _request: Request, _error: Exception) -> Response:
         """End a request whose client has left: nobody reads the response."""

@@ -36,6 +36,8 @@ KEPT_S: Final = 86_400.0
 _ANSWERING_S: Final = 60.0
 """Seconds in which a request is answered, if its process lives."""
 _SWEEP_EVERY_S: Final = 3_600.0
+_SWEPT: Final = 100
+"""Records that a request deletes at most: the store does so in one transaction."""
 _TRIES: Final = 100
 """Looks at a record that another process writes at this moment, 10 ms apart."""
 
@@ -140,8 +142,9 @@ class Keys:
         self._records.delete_thread(record)
 
     def _sweep(self) -> None:
-        """Delete the records of yesterday, once an hour."""
+        """Delete records of yesterday, once an hour; if there are many, some at each request until none is left."""
         if monotonic() < self._sweep_at:
             return
         self._sweep_at = monotonic() + _SWEEP_EVERY_S
-        self._records.sweep(older_than_s=KEPT_S, graph=self._records.graph.name, limit=1_000)
+        if self._records.sweep(older_than_s=KEPT_S, graph=self._records.graph.name, limit=_SWEPT) == _SWEPT:
+            self._sweep_at = 0.0
