@@ -108,6 +108,18 @@ def test_file_that_is_no_log_of_the_thread_is_left_as_it_is(tmp_path: Path, what
     assert [one.name for one in (tmp_path / "logs").iterdir()] == ["t.jsonl"]
 
 
+def test_file_that_was_refused_is_free_while_the_error_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_mirror, "WAIT_S", 0.1)
+    with runtime_of(tmp_path) as runtime:
+        runtime.run({"notes": []}, thread="t")
+        other = Runtime(ask(), store="memory:", audit=AuditLog(tmp_path / "logs", key=KEY))
+        with pytest.raises(AuditError) as caught:
+            other.run({"notes": []}, thread="t")
+
+        assert caught.value.code == "other-log"
+        assert runtime.resume("t", "yes").status == "completed"
+
+
 def test_link_to_nothing_makes_no_file_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "t.jsonl").symlink_to(tmp_path / "target")

@@ -78,6 +78,9 @@ class Recorder:
                 self._catch_up(self._mirror)  # a crash may have come between a commit and its mirror
             except OSError as error:
                 self._failed(error)
+            except BaseException:  # whoever keeps the error keeps this object, but must not keep the file
+                self.close()
+                raise
 
     def stored(self, commit: Commit) -> None:
         """Record *commit*, which is stored.
