@@ -168,6 +168,28 @@ def test_a_sync_node_that_goes_on_after_its_timeout_cannot_act(face: Face, world
     assert (shown, acted(runtime)) == ([], [])
 
 
+def test_a_sync_attempt_cannot_act_after_its_timeout_although_the_one_before_ended_meanwhile(
+    face: Face, world: World
+) -> None:
+    def slow(_state: State, ctx: Context) -> None:
+        if ctx.attempt == 1:
+            world.begun.wait(PATIENCE_S)
+        elif ctx.attempt == 2:
+            world.begun.set()
+            world.go.wait(PATIENCE_S)
+            world.attempt(VERBS["effect"], ctx)
+        else:
+            world.go.set()
+            world.done.wait(PATIENCE_S)
+
+    policy = {"timeout_s": 0.2, "retry": RetryPolicy(9, wait_initial_s=0)}
+    runtime = opened(world, graph_of(("slow", slow), slow=policy))
+    face.run(runtime, {}, thread="t")
+
+    world.check(why="it had run out of time")
+    assert acted(runtime) == []
+
+
 @pytest.mark.parametrize("verb", ASYNC_VERBS)
 def test_an_async_node_that_swallows_the_cancellation_of_its_timeout_cannot_act(
     face: Face, world: World, verb: str

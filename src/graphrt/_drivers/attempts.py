@@ -58,7 +58,8 @@ class Attempt:
 
     def _end(self, task: Task) -> None:
         """Note that the node has returned or raised: what it has left behind must not act."""
-        task.running = None
+        if task.running is self:  # else it was given up, and a later attempt is under way
+            task.running = None
         if self._reason is None or self._reason is STOPPED_BESIDE:
             self._reason = ENDED
 

@@ -92,7 +92,8 @@ def invoke(services: RunServices, task: Task, drive: Callable[[Flow, Task], Any]
     finally:
         SURROUNDINGS.reset(token)
         if context is not None:
-            task.running = None  # as `_end`, at the cost of a call less: verbs are refused from now on
+            if task.running is context:  # as `_end`, at the cost of a call less: verbs are refused from now on
+                task.running = None
             if context._reason is None:
                 context._reason = ENDED
         if started:
