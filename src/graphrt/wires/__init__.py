@@ -1,5 +1,6 @@
 """Projections of threads and journals to what goes over a wire: pure functions, without a server.
 
 `plain_data` makes JSON documents of results, states, entries, questions and live items; `document_schemas` has their
-schemas. The command line and the server write the same documents.
+schemas. The command line and the server write the same documents. `ui_messages` makes the stream that chats of the AI
+SDK read.
 """
