@@ -252,3 +252,12 @@ def test_a_stream_that_was_about_to_begin_when_the_server_stopped_ends_too(serve
         served.application.drain()
 
         assert waiting.result().text == ""
+
+
+def test_the_headers_of_a_stream_can_be_asked_for_alone(serve):
+    served = serve(drives=False)
+    served("POST", "/threads", {"input": {"topic": "tea"}, "thread": "t"})
+
+    answer = served.http.head("/graphs/papers/threads/t/events", timeout=10)
+
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")

@@ -135,6 +135,8 @@ class EventStream:
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Send the stream until the run ends, the reader leaves or does not read, or the server stops."""
+        if scope.get("method") == "HEAD":  # the headers alone are asked for
+            self._stopped.set()
         tasks = [
             asyncio.ensure_future(one)
             for one in (self._pump(send), self._watch(send), _until_gone(receive), self._stopped.wait())
