@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.stores.support import AT, claimed
 
-from graphrt.errors import ConflictError, StoreError
+from graphrt.errors import ConflictError, InputError, StoreError
 from graphrt.stores.filters import ScheduleFilter, ThreadFilter
 from graphrt.stores.memory import MemoryStore
 from graphrt.stores.values import Commit, Record
@@ -19,6 +19,19 @@ def test_claim_needs_no_lease_to_hold():
     assert store.head("t").owned
     with pytest.raises(ConflictError):
         claimed(store)
+
+
+def test_claim_that_ctrl_c_ends_leaves_no_thread(monkeypatch: pytest.MonkeyPatch):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    store = MemoryStore()
+    monkeypatch.setattr("graphrt.stores.memory.Claim", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store.claim("t", create=True, lease_s=60, at=AT)
+
+    with pytest.raises(InputError):
+        store.head("t")
 
 
 def test_commit_does_not_keep_the_callers_containers():

@@ -89,7 +89,7 @@ class MemoryStore(StoreVerbs):
             if kept is None:
                 if not create:
                     raise UNKNOWN_THREAD(thread=thread)
-                kept = self._threads[thread] = KeptThread(thread, at)
+                kept = KeptThread(thread, at)
             elif kept.claim is not None:
                 raise CONFLICT(
                     thread=thread, known=f"claim number {kept.epoch}, of this process; it holds until released"
@@ -97,6 +97,7 @@ class MemoryStore(StoreVerbs):
             kept.epoch += 1
             claim = Claim(kept.head()._replace(owned=True), lease_s)  # `kept.claim` is set only below
             kept.claim = claim
+            self._threads[thread] = kept  # last: a Ctrl-C before this leaves no thread without entries and claim
             return claim
 
     def renew(self, claims: Iterable[Claim]) -> None:
