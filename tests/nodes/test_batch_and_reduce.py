@@ -70,7 +70,7 @@ def test_what_has_not_ended_after_the_total_time_has_failed(kind: str, max_concu
         await asyncio.sleep(0 if ctx.arg == "a" else 30)
         return {"notes": [ctx.arg]}
 
-    options: Any = {"total_timeout_s": 0.2, "max_concurrency": max_concurrency, "retry": 2}
+    options: Any = {"total_timeout_s": 0.8, "max_concurrency": max_concurrency, "retry": 2}
     collecting = over_pages(awork if kind == "async" else work, on_failure="collect", failures="failed", **options)
     raising = over_pages(awork if kind == "async" else work, **options)
     try:

@@ -17,7 +17,7 @@ when it is decoded. Both raise ordinary exceptions, which `Database` turns into 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast, final, get_args, get_type_hints
@@ -99,11 +99,17 @@ _STATUSES: Final = frozenset(get_args(Status))
 
 @final
 class Columns:
-    """The columns of a SELECT, in order: their types, and for an error what a row is."""
+    """The columns of a SELECT, in order.
 
-    def __init__(self, what: str, types: Iterable[Any]) -> None:
+    Args:
+        what: What a row is, for an error; a name in braces stands for the value of that column.
+        types: The type of each column by its name; see `types_of`.
+    """
+
+    def __init__(self, what: str, types: Mapping[str, Any]) -> None:
         self._what: Final = what
-        self._kinds: Final = frozenset(product(*(get_args(one) or (one,) for one in types)))
+        self._types: Final = {name: get_args(one) or (one,) for name, one in types.items()}
+        self._kinds: Final = frozenset(product(*self._types.values()))
         """The types that a row may have, all columns together."""
 
     def checked(self, rows: list[R]) -> list[R]:
@@ -114,25 +120,27 @@ class Columns:
         """
         for row in rows:
             if tuple(map(type, row)) not in self._kinds:
-                raise TypeError(f"{self._what} of {', '.join(map(short, row))}")
+                columns = dict(zip(self._types, row, strict=True))
+                wrong = [f"{name} {short(one)}" for name, one in columns.items() if type(one) not in self._types[name]]
+                raise TypeError(f"{', '.join(wrong)} in {self._what.format_map(columns)}")
         return rows
 
 
-def types_of(row: Any) -> list[Any]:
+def types_of(row: Any) -> dict[str, Any]:
     """Return the types of the columns that the named tuple *row* is made of. SQLite has no bool."""
-    return [int if kind is bool else kind for kind in get_type_hints(row).values()]
+    return {name: int if kind is bool else kind for name, kind in get_type_hints(row).items()}
 
 
-RECORD: Final = Columns("a record", types_of(Record))
+RECORD: Final = Columns("the record of entry {seq}", types_of(Record))
 SNAPSHOT_BODY: Final = Columns("a snapshot", types_of(Saved))
 MESSAGE: Final = Columns("a message or a staged body", types_of(MailMessage))
 """Of a batch of live items too."""
 QUESTION: Final = Columns("a question that is listed", types_of(Question))
 SCHEDULE: Final = Columns("a schedule", types_of(StoredSchedule))
-BODY: Final = Columns("the meta or a large value", [bytes])
-ENTRY: Final = Columns("a snapshot", [int])
-PLACE: Final = Columns("the place of a message or a staged body", [int | None])
-_THREAD: Final = Columns("a row of the table thread", types_of(Row))
+BODY: Final = Columns("the meta or a large value", {"body": bytes})
+ENTRY: Final = Columns("a snapshot", {"entry": int})
+PLACE: Final = Columns("a message or a staged body", {"place": int | None})
+_THREAD: Final = Columns("its row", types_of(Row))
 
 
 def row_of(values: Sequence[Any]) -> Row:
