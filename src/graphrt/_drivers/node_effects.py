@@ -103,7 +103,8 @@ def _recorded(
     extra, log = task.extra, services.recorded
     found: dict[str, Arguments] = {}
     if extra is not None:
-        found = {key: effect.arguments for key, effect in (*extra.intents.items(), *extra.effects.items())}
+        found = {key: effect.arguments for key, effect in extra.intents.items()}
+        found |= {key: effect.arguments for key, effect in extra.effects.items()}
     logged: Mapping[str, Arguments] = {}
     if log is not None:
         logged = {key: value for key, value in log.arguments(task).items() if log.knows(task, key)}

@@ -92,7 +92,8 @@ def completed(engine: RunState) -> None:
 
 def has_completed(engine: RunState) -> bool:
     """Return whether the newest event that was logged says that the run completed."""
-    return bool(engine.log) and isinstance(engine.log[-1][1], events.RunCompleted)
+    log = engine.log
+    return log is not None and len(log) > 0 and isinstance(log[-1][1], events.RunCompleted)
 
 
 def failed(engine: RunState, error: Exception) -> None:

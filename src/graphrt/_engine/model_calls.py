@@ -149,7 +149,8 @@ class ModelCalls:
                 self.stopped[call] = event
             case events.ModelReplied():
                 known = self.replies.get(call)
-                if known is None or known.reply is ERASED:  # a model whose reply was erased may have been asked again
+                reply: Any = None if known is None else known.reply
+                if reply is None or reply is ERASED:  # a model whose reply was erased may have been asked again
                     self.replies[call] = event
 
     # -- what follows from the values ----------------------------------------------------------------------------

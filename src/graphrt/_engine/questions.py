@@ -599,9 +599,10 @@ def effects_after(task: Task, question: OpenInterrupt) -> list[str]:
     runs again (decision 0057).
     """
     extra = task.more()
-    known = {**extra.intents, **extra.effects}  # by key, of those that started and ended the end
-    # `answers`: how many answers the task had been given by then.
-    return [key for key, effect in known.items() if effect.answers >= question.nth]
+    # `answers`: how many answers the task had been given by then. Of an effect that has ended, its end counts.
+    given = {key: effect.answers for key, effect in extra.intents.items()}
+    given |= {key: effect.answers for key, effect in extra.effects.items()}
+    return [key for key, answers in given.items() if answers >= question.nth]
 
 
 # -- events of questions, to be logged or staged ----------------------------------------------------------------

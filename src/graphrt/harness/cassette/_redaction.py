@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from graphrt._arguments import is_mapping, is_sequence, is_tuple
 from graphrt._sensitive_texts import credentials, forms_of, of_environment, without_credentials
@@ -100,7 +100,7 @@ class Redactor:
         had secrets no longer fits the provider's signature.
         """
         if isinstance(value, ToolCall):
-            return self.call(value)
+            return cast("T", self.call(value))
         names = [one.name for one in fields(value) if one.name in _CLEANED]
         if isinstance(value, ThinkingBlock):
             names.append("id")
