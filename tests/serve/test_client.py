@@ -13,7 +13,7 @@ import pytest
 
 from graphrt import END, ConflictError, InputError, Runtime, StoreError
 from graphrt.errors import RunFailedError, WaitTimeoutError
-from graphrt.serve import Client, RemoteEntry, RemoteLiveItem
+from graphrt.serve import Client, RemoteEntry, RemoteLiveItem, _client
 
 from .conftest import Paper, papers
 
@@ -238,6 +238,30 @@ def test_a_write_with_a_key_is_repeated_when_its_answer_is_lost_and_one_without_
 
     assert kept.values.notes == ["on tea", "mine"]
     assert served("GET", f"/threads/{thread}").json()["state"]["notes"] == ["on tea", "mine", "again"]
+
+
+@pytest.mark.parametrize("twin", [Sync, Async])
+def test_a_write_waits_while_another_process_has_its_key(monkeypatch, twin):
+    """The record of a key outlives the process that made it, and is in the way of the repetition for a minute."""
+    monkeypatch.setattr(_client, "_IN_PROGRESS_PAUSE_S", 0.0)
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.headers["idempotency-key"])
+        if len(asked) <= 6:
+            return httpx.Response(409, json={"code": "key-in-progress", "status": 409})
+        return httpx.Response(202, json={"thread": "t", "kept": True})
+
+    transport: Any = httpx.MockTransport(answer)
+    with Client("http://server", "papers", transport=transport, async_transport=transport) as client:
+        twin(client).signal("t", "go", key="k")
+        assert asked == ["k"] * 7
+
+        asked.clear()
+        monkeypatch.setattr(_client, "_IN_PROGRESS_S", 0.0)
+        with pytest.raises(InputError) as raised:
+            twin(client).signal("t", "go", key="k")
+        assert raised.value.code == "key-in-progress"
 
 
 def test_a_follower_goes_on_when_its_server_is_replaced(serve):

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 
 from graphrt.commands import UNSET
 from graphrt.errors import ConflictError, GraphrtError, InputError, StoreError
-from graphrt.errors._codes.serving import BAD_SERVER_ANSWER, SERVER_UNREACHABLE
+from graphrt.errors._codes.serving import BAD_SERVER_ANSWER, KEY_IN_PROGRESS, SERVER_UNREACHABLE
 from graphrt.errors._codes.threads import INPUT_OR_ANSWERS, NOT_ENDED_YET, RUN_FAILED_ELSEWHERE
 from graphrt.graph import CompiledGraph
 from graphrt.runtime import Schedule
@@ -48,6 +48,9 @@ _TRIES: Final = 4
 """How often a request is sent that may be repeated, and how often in a row a stream is opened again."""
 _PAUSE_S: Final = 0.2
 """Seconds before the second try; twice as many before each further one."""
+_IN_PROGRESS_S: Final = 90.0
+_IN_PROGRESS_PAUSE_S: Final = 1.0
+"""For how many seconds a request is sent again whose key another process is answering, and how long between two tries."""
 _CONFLICTS: Final = frozenset({"conflict", "lost-lease"})
 
 
@@ -520,24 +523,20 @@ class Client(Generic[S]):
             return cast("T", end.value)
 
     def _send(self, request: _Request) -> tuple[int, Any]:
-        for number in range(1, request.tries + 1):
+        sending = _Sending(self._url, request)
+        while True:
             try:
                 return self._read(self._sync.request(request.method, **self._parts(request)))
-            except httpx.TransportError as error:
-                if number == request.tries:
-                    raise SERVER_UNREACHABLE(url=self._url, error=error) from error
-                time.sleep(_PAUSE_S * 2.0 ** (number - 1))
-        raise AssertionError  # a request is sent once at least
+            except (httpx.TransportError, InputError) as error:
+                time.sleep(sending.pause_s(error))
 
     async def _asend(self, request: _Request) -> tuple[int, Any]:
-        for number in range(1, request.tries + 1):
+        sending = _Sending(self._url, request)
+        while True:
             try:
                 return self._read(await self._async.request(request.method, **self._parts(request)))
-            except httpx.TransportError as error:
-                if number == request.tries:
-                    raise SERVER_UNREACHABLE(url=self._url, error=error) from error
-                await asyncio.sleep(_PAUSE_S * 2.0 ** (number - 1))
-        raise AssertionError  # a request is sent once at least
+            except (httpx.TransportError, InputError) as error:
+                await asyncio.sleep(sending.pause_s(error))
 
     def _parts(self, request: _Request) -> dict[str, Any]:
         wait_s = request.query.get("wait_s", 0.0)
@@ -657,6 +656,34 @@ class RemoteSchedules:
     async def aremove(self, name: str) -> None:
         """Delete a schedule; see `remove`."""
         await self._client._adrive(self._client._field("name", str, _Request("DELETE", f"/schedules/{quote(name)}")))
+
+
+class _Sending:
+    """Decides whether a request is sent again."""
+
+    def __init__(self, url: str, request: _Request) -> None:
+        self._url = url
+        self._tries = request.tries
+        self._failures = 0
+        self._until = time.monotonic() + _IN_PROGRESS_S
+
+    def pause_s(self, error: httpx.TransportError | InputError) -> float:
+        """Return how many seconds to wait before the request is sent again after *error*.
+
+        Raises:
+            InputError: It is that error, which a repetition would not change.
+            StoreError: The server cannot be reached (`server-unreachable`).
+        """
+        if isinstance(error, InputError):
+            # The record of a key outlives the process that made it, for a minute.
+            if error.code != KEY_IN_PROGRESS.code or time.monotonic() > self._until:
+                raise error
+            self._failures = 0
+            return _IN_PROGRESS_PAUSE_S
+        self._failures += 1
+        if self._failures >= self._tries:
+            raise SERVER_UNREACHABLE(url=self._url, error=error) from error
+        return _PAUSE_S * 2.0 ** (self._failures - 1)
 
 
 @final
