@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from graphrt import START, GraphBuilder, Limits, Runtime
+from graphrt._journal import thread_commits
+from graphrt.errors import InputError
 from graphrt.limits import RetryPolicy
 from graphrt.stores import MemoryStore
 
@@ -381,3 +383,36 @@ def test_a_run_in_a_task_group_is_cancelled_with_its_siblings() -> None:
         asyncio.run(main())
 
     assert ended == ["node"]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_nothing_is_lost_of_a_run_whose_commit_ctrl_c_interrupts_before_it_is_stored(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The beginning, a plain step, and the last commit: no end is written that hides what was not stored."""
+    runtime = Runtime(sequence(("a", note("a")), ("b", note("b"))), store="memory:")
+    commits = 0
+    real = thread_commits.ThreadCommits.put
+
+    def interrupted(self: Any, commit: Any) -> None:
+        nonlocal commits
+        commits += 1
+        if commits == number:
+            raise KeyboardInterrupt
+        real(self, commit)
+
+    monkeypatch.setattr(thread_commits.ThreadCommits, "put", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        runtime.run({"notes": ["given"]}, thread="t")
+    monkeypatch.undo()
+
+    if number == 1:  # nothing is stored
+        with pytest.raises(InputError):
+            runtime.state("t")
+        result = runtime.run({"notes": ["given"]}, thread="t")
+    else:
+        assert runtime.state("t").status == "running"
+        assert next(type(e.event).__name__ for e in runtime.entries("t")) == "RunStarted"
+        result = runtime.retry("t")
+    assert result.state["notes"] == ["given", "a", "b"]
+    runtime.replay("t")

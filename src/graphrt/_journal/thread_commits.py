@@ -134,6 +134,14 @@ class ThreadCommits:
                 self.recorder.close()
         self._released = commit.release
 
+    def break_off(self, error: BaseException) -> None:
+        """Note that Ctrl-C, or another *error* that is not an Exception, interrupted the making of a commit.
+
+        Its entries are lost, and none may follow them: an end of the run without its beginning would hide that.
+        """
+        if self._error is None and not isinstance(error, Exception) and not self._closed:
+            self._error = _broken_off(self._claim.thread, error)
+
     def _commit(self, commit: Commit) -> None:
         """Store *commit*, and report its size and duration to the watcher, if there is one."""
         started = time.perf_counter()

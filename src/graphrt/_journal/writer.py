@@ -185,7 +185,11 @@ class Journal:
             if status is not None:
                 after.status = status
             if self._commits is not None:
-                self._store(batch, staged, taken, after, release=release, status=status, below=below)
+                try:
+                    self._store(batch, staged, taken, after, release=release, status=status, below=below)
+                except BaseException as error:
+                    self._commits.break_off(error)
+                    raise
             self.standing = after  # durable first, then true
             if not self._sinks and not self._watched:
                 return []
@@ -343,31 +347,35 @@ class Journal:
         engine, commits, briefs = self._engine, self._commits, self._briefs
         assert engine is not None and commits is not None and briefs is not None  # noqa: PT018, S101 - `keep` was called
         with self._lock:
-            told = engine.told  # number of the superstep, node, update, and the node that is due next
-            shape = briefs.shapes.get((told[1], told[3], *told[2]) if told[2] else (told[1], told[3]))
-            if shape is None:
-                shape = briefs.shape(told)
-            if shape is None or self.saved is not None:  # a new name, or a snapshot to vouch for
-                self.write(briefs.logged(told))
-                return
-            at = self._at = self._clock()
-            before = self.standing
-            expected, seq = before.seq, before.seq + 2  # the task's outcome and the commit
-            blobs: dict[str, bytes] = told[2].blobs if told[2] else {}  # large values of the update
-            body, seal = briefs.make(shape, told, seq, at, before.cause)
-            self._tail += len(body) + len(seal)
-            snapshot: Saved | None = None
-            if self._tail >= SNAPSHOT_BYTES:
-                after = before.after((), "")
-                after.seq = after.cause = after.steps_at = seq
-                snapshot = self._snapshot(after, blobs)
-            # As `Record(...)` and `Commit(..., unstage=True, snapshot=snapshot, blobs=blobs)`, in a third of the time.
-            record = _make(Record, (seq, 2, body, seal))
-            commits.put(_make(Commit, (expected, at, (record,), True, (), snapshot, blobs, *_NOTHING_ELSE)))
-            self._staged.clear()
-            cause, before.cause = before.cause, seq
-            before.seq = before.steps_at = seq  # in place: only this journal has it
-            before.left = False
+            try:
+                told = engine.told  # number of the superstep, node, update, and the node that is due next
+                shape = briefs.shapes.get((told[1], told[3], *told[2]) if told[2] else (told[1], told[3]))
+                if shape is None:
+                    shape = briefs.shape(told)
+                if shape is None or self.saved is not None:  # a new name, or a snapshot to vouch for
+                    self.write(briefs.logged(told))
+                    return
+                at = self._at = self._clock()
+                before = self.standing
+                expected, seq = before.seq, before.seq + 2  # the task's outcome and the commit
+                blobs: dict[str, bytes] = told[2].blobs if told[2] else {}  # large values of the update
+                body, seal = briefs.make(shape, told, seq, at, before.cause)
+                self._tail += len(body) + len(seal)
+                snapshot: Saved | None = None
+                if self._tail >= SNAPSHOT_BYTES:
+                    after = before.after((), "")
+                    after.seq = after.cause = after.steps_at = seq
+                    snapshot = self._snapshot(after, blobs)
+                # As `Record(...)` and `Commit(..., unstage=True, snapshot=snapshot, blobs=blobs)`, in a third of the time.
+                record = _make(Record, (seq, 2, body, seal))
+                commits.put(_make(Commit, (expected, at, (record,), True, (), snapshot, blobs, *_NOTHING_ELSE)))
+                self._staged.clear()
+                cause, before.cause = before.cause, seq
+                before.seq = before.steps_at = seq  # in place: only this journal has it
+                before.left = False
+            except BaseException as error:
+                commits.break_off(error)
+                raise
             if self._sinks:  # all of them only read: other sinks need copies, and turn this path off
                 show_later(self._sinks, partial(briefs.entries, told, seq - 1, at, cause, engine.thread))
 
