@@ -187,8 +187,8 @@ STRAIGHT = [
     Bug(
         "supersteps counted twice",
         "_engine.engine:Engine.open_superstep",
-        "self.steps += 1",
-        "self.steps += 2",
+        "state.steps += 1",
+        "state.steps += 2",
         "straight end",
     ),
     Bug(

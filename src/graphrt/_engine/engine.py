@@ -34,12 +34,14 @@ class Engine(RunState):
 
         A child's id tells whose child it is. So the children in the snapshot of a source are not those of a fork.
         """
-        self.children = {child: None for child in children if is_child(self.thread, child)}
+        state: RunState = self  # as in `open_superstep`
+        state.children = {child: None for child in children if is_child(self.thread, child)}
         self.belong_to(parent)
 
     def belong_to(self, parent: str | None) -> None:
         """Note which thread this one is a child of; None if it is not one. A copy of a child has no parent."""
-        self.parent = parent if is_child(parent, self.thread) else None
+        state: RunState = self  # as in `open_superstep`
+        state.parent = parent if is_child(parent, self.thread) else None
 
     def enter(self) -> None:
         """Make the tasks due that START leads to, as the entry router decides now.
@@ -105,11 +107,12 @@ class Engine(RunState):
 
         A fold of the journal calls it without `begin`: the superstep was within its limits then.
         """
+        state: RunState = self  # whose attributes these are: an assignment to `self` would declare them anew
         due, visits, make, values = self.due, self.visits, self.make_view, self.values
-        self.due, self.opened, self.told = [], due, None
-        self.steps += 1
-        superstep = self.superstep = self.superstep + 1
-        view, self.view = self.view, NO_VIEW  # only tasks hold it from now on
+        state.due, state.opened, state.told = [], due, None
+        state.steps += 1
+        superstep = state.superstep = self.superstep + 1
+        view, state.view = self.view, NO_VIEW  # only tasks hold it from now on
         tasks: list[Task] = []
         index = 0
         for node, arg, error, is_send in due:
@@ -128,11 +131,11 @@ class Engine(RunState):
             plain = {item.node.index for item in due if not item.is_send}
             for at in {item.node.index for item in due} - plain:
                 visits[at] += 1
-        self.tasks = tasks
-        self.lone = tasks[0] if index == 1 else None
+        state.tasks = tasks
+        state.lone = tasks[0] if index == 1 else None
         # Outcomes must be checked before they are staged, that is, stored before their superstep commits. A fan-out that
         # stages nothing is cheaper to check at its commit.
-        self.looks = self.staging or self.check_state or index == 1
+        state.looks = self.staging or self.check_state or index == 1
         if self.questions:
             questions.take_known(self)
         if self.plan.pauses_before:  # also in a fold: the process may have died before the question was shown
