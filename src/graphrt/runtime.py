@@ -125,8 +125,8 @@ class Runtime(Generic[S, I_co]):
             the real tool. A script with results left over raises a ScriptError at the end of the `with` block.
         worker_threads: How many worker threads may run sync nodes, for all runs together: 40 by default. Under `run` and
             its kin they help the caller.
-        stream_models: Whether model calls are streamed. None streams them in runs that a worker drives, and in others if
-            somebody reads items of open supersteps when the call is made, by `stream` or by `follow(live=True)`.
+        stream_models: Whether model calls are streamed. None streams them in runs that a worker drives, and in other runs
+            while somebody is reading live items, by `stream` or by `follow(live=True)`.
         check_state: Compare the state before and after each superstep, to find every change in place. None does so
             under pytest, with a `MockHarness`, or if the environment has `GRAPHRT_CHECK_STATE=1`.
 

@@ -255,7 +255,7 @@ class RunServices:
         self._relay: Emit | None = None
         """The function that `relay` set, for followers in any process; None if there can be none."""
         self.streams: bool | None = None
-        """Whether model calls are streamed; None streams them if somebody reads items of open supersteps."""
+        """Whether model calls are streamed; None streams them while somebody is reading live items."""
         self.recorded: Recorded | None = None
         """Answers effects and model calls out of a log, when a run is executed again; None makes them."""
         self.reader: Reader | None = None
@@ -358,7 +358,7 @@ class RunServices:
 
     @property
     def is_read_live(self) -> bool:
-        """Whether somebody reads items of open supersteps now."""
+        """Whether anybody is reading live items right now."""
         reads_live = self.reader is not None and not self.reader.reads.isdisjoint(LIVE)
         return reads_live or self.control.followed
 

@@ -80,7 +80,7 @@ class TimedSteps:
         self.execution: int = task.execution
         self.reply: Any = None
         self.stops: bool = False
-        """Whether the caller wants the worker to rest."""
+        """Whether the caller has asked the worker to pause."""
         self.rests: bool = False
         """Whether the worker has left the flow, which has yielded `effect` or raised `error`."""
         self.effect: Any = None
