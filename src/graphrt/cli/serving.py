@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -70,7 +71,7 @@ def serve(
         for target, runtime in zip(targets, runtimes, strict=True):
             if no_worker and isinstance(runtime.store, MemoryStore):
                 raise WORKER_IN_MEMORY(target=target)
-        workers = [] if no_worker else [Worker(one, concurrency=concurrency) for one in runtimes]
+        workers: list[Worker] = [] if no_worker else [Worker(one, concurrency=concurrency) for one in runtimes]
         application = app(
             runtimes,
             authorize=access,
@@ -90,8 +91,10 @@ def serve(
         try:
             serve_http(application, host=host, port=port, grace_s=grace, started=started)
         finally:
-            for worker in workers:
-                worker.stop(grace_s=grace)
+            # All at once: the process has one grace period, not one for each graph.
+            with ThreadPoolExecutor(max(1, len(workers))) as pool:
+                for done in [pool.submit(worker.stop, grace_s=grace) for worker in workers]:
+                    done.result()
     data = {"url": url, "graphs": [one.graph.name for one in runtimes]}
     return Answer(data=data, lines=lambda _width: [[("stopped", "title"), f"  {url}"]])
 

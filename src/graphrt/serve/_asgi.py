@@ -16,6 +16,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from contextvars import copy_context
 from functools import partial
 from hashlib import sha256
@@ -42,6 +43,8 @@ from graphrt.errors._codes.serving import (
     FORBIDDEN,
     METHOD_NOT_ALLOWED,
     REQUEST_TOO_LARGE,
+    TOO_MANY_REQUESTS,
+    TOO_MANY_WAITS,
     UNAUTHENTICATED,
     UNKNOWN_PATH,
 )
@@ -50,7 +53,7 @@ from graphrt.errors._page import sections
 from graphrt.runtime import Runtime
 from graphrt.serve._access import Authorize, Caller, Right
 from graphrt.serve._bodies import POSITION, Following, Part
-from graphrt.serve._bounds import Bounds, OpenStreams, RunningThreads
+from graphrt.serve._bounds import Bounds, OpenRequests, RunningThreads
 from graphrt.serve._chat import ChatForm, UiMessageChat, begin_of_turn, turn_of
 from graphrt.serve._events import OVER, EventStream, Form, JournalForm
 from graphrt.serve._keys import Keys
@@ -156,7 +159,8 @@ class Application:
         self._keys: Final = {name: Keys(one) for name, one in runtimes.items()}
         self._tenants: Final[OrderedDict[tuple[str, str], tuple[Runtime[Any, Any], Keys]]] = OrderedDict()
         self._running: Final = RunningThreads(bounds)
-        self._open: Final = OpenStreams(bounds)
+        self._open: Final = OpenRequests(bounds.streams, bounds.streams_per_caller, TOO_MANY_REQUESTS)
+        self._waits: Final = OpenRequests(bounds.waits, bounds.waits_per_caller, TOO_MANY_WAITS)
         self._streams: Final[set[EventStream]] = set()
         self._draining = False
         middleware = [
@@ -297,8 +301,14 @@ class Application:
 
     async def _who(self, request: Request) -> Caller:
         """Return who sent the request, whatever they may do."""
-        found: Any = self._authorize(request)
-        caller: Any = await found if isawaitable(found) else found
+        try:
+            found: Any = self._authorize(request)
+            caller: Any = await found if isawaitable(found) else found
+        except InputError as error:
+            if error.code in (UNAUTHENTICATED.code, FORBIDDEN.code):
+                raise
+            # A mistake of that function, such as an unknown right, and no mistake of the client.
+            raise RuntimeError("authorize= raised an InputError") from error
         if caller is None:
             raise UNAUTHENTICATED()
         if not isinstance(caller, Caller):
@@ -327,11 +337,14 @@ class Application:
         )
         if verb.handle is None:
             return await self._events(call, request)
-        digest = sha256(b"\0".join((verb.name.encode(), request.url.path.encode(), raw))).hexdigest()
-        reply = await self._aside(lambda: self._handled(call, verb, keys, digest))
-        if verb.waits and query.wait_s > 0:
-            reply = await self._ended(call, query.wait_s, reply)
-        elif verb.name == "result" and reply.data["status"] != "running":
+        call.digest = sha256(b"\0".join((verb.name.encode(), request.url.path.encode(), raw))).hexdigest()
+        waits = verb.waits and query.wait_s > 0
+        # Counted before the write: a request that is refused has had no effect.
+        with self._waits.held(caller) if waits else nullcontext():
+            reply = await self._aside(lambda: self._handled(call, verb, keys))
+            if waits:
+                reply = await self._ended(call, query.wait_s, reply)
+        if not waits and verb.name == "result" and reply.data["status"] != "running":
             reply = Reply(await self._aside(lambda: state_document(runtime, call.thread)))
         where = f"{request.scope.get('root_path', '')}/graphs/{name}{reply.location}" if reply.location else ""
         return _json(reply.data, reply.status, {"location": where} if where and reply.status > 200 else {})
@@ -352,24 +365,22 @@ class Application:
             runtime, keys = known
         return (runtime.as_user(caller.user) if caller.user else runtime), keys
 
-    def _handled(self, call: Call, verb: Verb, keys: Keys, digest: str) -> Reply:
+    def _handled(self, call: Call, verb: Verb, keys: Keys) -> Reply:
         """Call the handler, once for each idempotency key. Runs on a worker thread."""
         assert verb.handle is not None  # noqa: S101 - event streams do not come here
         if call.thread and not verb.makes_thread:
             call.head()
         made: str | None = getattr(call.body, verb.makes) if verb.makes else None
         if call.key is None or (verb.keyed != "record" and made is None):
-            if verb.begins:
-                self._running.enter(call.runtime, call.caller)
+            self._count(call, verb)
             return verb.handle(call)
         record = cast("str", call.derived(verb.name))
         thread = call.thread if made is None else made
-        acting = keys.begin(record, digest, call.position(thread), waits=partial(call.has_input, thread))
+        acting = keys.begin(record, call.digest, call.position(thread), waits=partial(call.has_input, thread))
         if acting is None:
             return present(call, thread)
         try:
-            if verb.begins:
-                self._running.enter(call.runtime, call.caller)
+            self._count(call, verb)
             reply = verb.handle(call)
         except GraphrtError as error:
             if status_of(error) < 500:  # nothing was changed
@@ -377,6 +388,17 @@ class Application:
             raise
         keys.end(record)
         return reply
+
+    def _count(self, call: Call, verb: Verb) -> None:
+        """Count the run that the call may begin.
+
+        Raises:
+            InputError: Too many threads are running (`too-many-requests`).
+        """
+        if verb.begins:
+            store = self._runtimes[call.graph].store
+            assert store is not None  # noqa: S101 - the server has refused a runtime without one
+            self._running.enter(store, call.runtime, call.caller)
 
     async def _ended(self, call: Call, wait_s: float, reply: Reply) -> Reply:
         """Wait for the end of the run, and return the thread; *reply* if the run goes on."""
@@ -465,12 +487,12 @@ class Application:
         asked = [turn.message["id"], *sorted(turn.answers)]
         key = None if turn.verb == "retry" else sha256(json.dumps(asked).encode()).hexdigest()
         digest = sha256(json.dumps(turn.answers or turn.message).encode()).hexdigest()
-        call = Call(runtime=runtime, caller=caller, thread=turn.thread, body=body, key=key)
+        call = Call(runtime=runtime, caller=caller, thread=turn.thread, body=body, key=key, digest=digest)
 
         def taken() -> tuple[int, int]:
             """Do it, and return where the message begins, and up to where the client has it."""
             had = call.store.head(call.thread).seq if turn.answers else 0
-            self._handled(call, verb, keys, digest)
+            self._handled(call, verb, keys)
             begin = begin_of_turn(runtime, call.thread, call.store.head(call.thread).seq)
             return begin, had
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from threading import Lock
 from time import monotonic
 from typing import Any, Final, final
 
+from graphrt.errors import InputError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.serving import TOO_MANY_REQUESTS, TOO_MANY_RUNS
+from graphrt.errors._codes.serving import TOO_MANY_RUNS
+from graphrt.errors._error_code import ErrorCode
 from graphrt.runtime import Runtime
 from graphrt.serve._access import Caller
+from graphrt.stores import Store
 
 _COUNTED_S: Final = 1.0
 """Seconds for which a count of running threads is used: counting costs a query of the store."""
@@ -36,6 +41,10 @@ class Bounds:
     """Event streams that are open at once."""
     streams_per_caller: int = 32
     """Event streams that one user of a tenant may have open at once."""
+    waits: int = 1_000
+    """Requests that wait for the end of a run (`wait_s`) at once."""
+    waits_per_caller: int = 64
+    """Requests of one user of a tenant that wait for the end of a run at once."""
     running_per_caller: int = 1_000
     """Running threads of one tenant, or of the whole store for callers without a tenant, above which no run begins."""
     wait_s: float = 60.0
@@ -53,22 +62,30 @@ class Bounds:
 
 
 @final
-class OpenStreams:
-    """How many streams are open, for each caller. Used on the event loop alone."""
+class OpenRequests:
+    """How many requests of one kind are open, for each caller. Used on the event loop alone.
 
-    def __init__(self, bounds: Bounds) -> None:
-        self._bounds: Final = bounds
+    Args:
+        total: How many may be open at once.
+        per_caller: How many of them may be of one user of a tenant.
+        refused: The error for one more; its text takes the *number* that the caller has.
+    """
+
+    def __init__(self, total: int, per_caller: int, refused: ErrorCode[InputError]) -> None:
+        self._total: Final = total
+        self._per_caller: Final = per_caller
+        self._refused: Final = refused
         self._open: Final[Counter[tuple[str | None, str]]] = Counter()
 
     def enter(self, caller: Caller) -> None:
-        """Count one more stream.
+        """Count one more request.
 
         Raises:
             InputError: There are too many (`too-many-requests`).
         """
         key = (caller.tenant, caller.user)
-        if self._open.total() >= self._bounds.streams or self._open[key] >= self._bounds.streams_per_caller:
-            raise TOO_MANY_REQUESTS(number=self._open[key])
+        if self._open.total() >= self._total or self._open[key] >= self._per_caller:
+            raise self._refused(number=self._open[key])
         self._open[key] += 1
 
     def leave(self, caller: Caller) -> None:
@@ -81,6 +98,15 @@ class OpenStreams:
     def __len__(self) -> int:
         return self._open.total()
 
+    @contextmanager
+    def held(self, caller: Caller) -> Generator[None]:
+        """Count a request while the block runs; raises as `enter`."""
+        self.enter(caller)
+        try:
+            yield
+        finally:
+            self.leave(caller)
+
 
 @final
 class RunningThreads:
@@ -88,17 +114,22 @@ class RunningThreads:
 
     def __init__(self, bounds: Bounds) -> None:
         self._most: Final = bounds.running_per_caller
-        self._counts: Final[dict[tuple[int, str | None], tuple[float, int]]] = {}
+        self._counts: Final[dict[tuple[Store, str | None], tuple[float, int]]] = {}
         """Store and tenant to the monotonic time of the count, and the count."""
         self._lock: Final = Lock()
 
-    def enter(self, runtime: Runtime[Any, Any], caller: Caller) -> None:
+    def enter(self, store: Store, runtime: Runtime[Any, Any], caller: Caller) -> None:
         """Count a run that is to begin.
+
+        Args:
+            store: The store that the application was given. That of a tenant is made anew from time to time.
+            runtime: As the caller uses it.
+            caller: Who begins the run.
 
         Raises:
             InputError: Too many threads are running (`too-many-requests`).
         """
-        key = (id(runtime.store), caller.tenant)
+        key = (store, caller.tenant)
         with self._lock:
             counted_at, number = self._counts.get(key, (0.0, 0))
         if monotonic() - counted_at > _COUNTED_S:

@@ -15,13 +15,13 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
 from graphrt.commands import END
 from graphrt.errors import GraphrtError, InputError
 from graphrt.errors._codes.schedules import UNKNOWN_SCHEDULE
-from graphrt.errors._codes.serving import BAD_REQUEST_PART
+from graphrt.errors._codes.serving import BAD_REQUEST_PART, KEY_REUSED
 from graphrt.errors._codes.threads import THREAD_EXISTS, UNKNOWN_THREAD
 from graphrt.runtime import Runtime
 from graphrt.serve import _bodies
 from graphrt.serve._access import Caller, Right
 from graphrt.serve._keys import derived_id
-from graphrt.stores import Head, MailFilter, Store
+from graphrt.stores import Head, MailFilter, Store, ThreadFilter
 from graphrt.stores.filters import BEGINS
 from graphrt.wires import document_schemas as schemas
 from graphrt.wires import plain_data
@@ -49,6 +49,8 @@ class Call:
     """A model of `_bodies`."""
     key: str | None = None
     """The idempotency key."""
+    digest: str = ""
+    """Of the request, by which a key that comes with another one is found."""
 
     @property
     def graph(self) -> str:
@@ -90,10 +92,24 @@ class Call:
         return any(one.id.startswith(BEGINS) for one in store.query(MailFilter(thread=thread)))
 
     def derived(self, verb: str) -> str | None:
-        """Return an id for what the call makes, from its key; None without a key."""
+        """Return an id that is made of the key; None without a key."""
         if self.key is None:
             return None
         return derived_id(self.caller, f"{self.graph}/{self.thread}/{verb}", self.key)
+
+    def derived_thread(self, verb: str) -> str | None:
+        """Return the id of the thread that the call makes, from its key and its request; None without a key.
+
+        Raises:
+            InputError: The key came with another request (`key-reused`): a thread has an id of this key.
+        """
+        of_key = self.derived(verb)
+        if of_key is None:
+            return None
+        id_ = f"{of_key}-{self.digest[:16]}"
+        if any(head.thread != id_ for head in self.store.query(ThreadFilter(prefix=f"{of_key}-"), limit=2)):
+            raise KEY_REUSED()
+        return id_
 
 
 class Reply(NamedTuple):
@@ -205,7 +221,7 @@ def start(call: Call) -> Reply:
     body: _bodies.NewThread = call.body
     thread, if_exists = body.thread, body.if_exists
     if thread is None and call.key is not None:
-        thread, if_exists = call.derived("start"), "return"
+        thread, if_exists = call.derived_thread("start"), "return"
     if thread is not None:
         _check_free(call, thread)
     made = call.runtime.start(
@@ -319,7 +335,7 @@ def label(call: Call) -> Reply:
 
 def fork(call: Call) -> Reply:
     body: _bodies.NewFork = call.body
-    to = call.derived("fork") if body.to is None else body.to
+    to = call.derived_thread("fork") if body.to is None else body.to
     try:
         made = call.runtime.fork(call.thread, at=body.at, to=to, keep_effects=body.keep_effects)
     except GraphrtError as error:

@@ -58,6 +58,10 @@ TOO_MANY_RUNS = TOO_MANY_REQUESTS.variant(
     "{number:count thread} of the caller are running, and no further run begins now.",
     fix="Wait until some have ended: more workers drive more threads at once.",
 )
+TOO_MANY_WAITS = TOO_MANY_REQUESTS.variant(
+    "{number:count request} of the caller wait for the end of a run, and no more may wait now.",
+    fix="Send it without wait_s, and follow the events of the thread; or try again later.",
+)
 KEY_REUSED = ErrorCode(
     "key-reused",
     InputError,
