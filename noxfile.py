@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
+from pathlib import Path
+
 import nox
 
 nox.needs_version = ">=2026.4"
@@ -147,3 +151,33 @@ def bench(session: nox.Session) -> None:
     """Run the benchmarks, one process, nothing else beside them."""
     session.install(*LOCKED, "--editable", ".[dev]")
     session.run("python", "benchmarks/compare.py", *session.posargs)
+
+
+@nox.session
+def dist(session: nox.Session) -> None:
+    """Build what is uploaded, into dist/: twice, with equal bytes, tried in an empty project, with a list of its parts."""
+    session.install(*LOCKED, "build", "cyclonedx-bom")
+    built: list[dict[str, str]] = []
+    for _ in range(2):
+        shutil.rmtree("dist", ignore_errors=True)
+        session.run("python", "-m", "build", "--outdir", "dist", ".", silent=True)
+        built.append({path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in Path("dist").iterdir()})
+    if built[0] != built[1]:
+        session.error(f"two builds differ: {built}")
+    empty = Path(session.create_tmp()).resolve() / "empty"
+    shutil.rmtree(empty, ignore_errors=True)
+    empty.mkdir()
+    wheel = next(Path("dist").glob("*.whl"))
+    session.run("python", "-m", "venv", str(empty / ".venv"))
+    python = str(empty / ".venv/bin/python")
+    session.run(python, "-m", "pip", "install", "--quiet", str(wheel), external=True)
+    parts = f"dist/{wheel.name.removesuffix('.whl')}.cdx.json"
+    session.run("cyclonedx-py", "environment", "--output-reproducible", "--output-file", parts, python)
+    # The README as it stands, by the wheel alone: pytest and sybil read its blocks.
+    session.run(python, "-m", "pip", "install", "--quiet", *LOCKED, "pytest", "sybil", external=True)
+    for name in ("README.md", "conftest.py"):
+        shutil.copy(name, empty)
+    with session.chdir(empty):
+        session.run(python, "-m", "pytest", "-q", "README.md", external=True)
+    for line in sorted(f"{digest}  {name}" for name, digest in built[0].items()):
+        session.log(line)

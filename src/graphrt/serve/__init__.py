@@ -1,5 +1,7 @@
 """Threads over HTTP: `app`, an ASGI application, and `Client`, which has the verbs of `Runtime` (extra `graphrt[serve]`).
 
+Experimental: names may change in a minor version (docs/reference/versions.md).
+
     app = graphrt.serve.app(runtime, authorize=who)        # starts, shows, answers, edits; drives nothing
     client = graphrt.serve.Client("http://localhost:8000", "research", token="...")
 

@@ -1,0 +1,30 @@
+"""What docs/reference/versions.md says of names and versions is what the code says."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import tomllib
+from pathlib import Path
+
+import graphrt
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/reference/versions.md").read_text(encoding="utf-8")
+
+
+def test_the_page_lists_the_modules_that_say_they_are_experimental() -> None:
+    rows = re.search(r"\| Module \|.*?\n\n", PAGE, re.DOTALL)
+    assert rows is not None
+    modules = [name for _, name, _ in pkgutil.iter_modules(graphrt.__path__, "graphrt.") if "._" not in name]
+    marked = {name for name in modules if "\nExperimental: " in (importlib.import_module(name).__doc__ or "")}
+
+    assert set(re.findall(r"`(graphrt\.\w+)`", rows[0])) == marked
+
+
+def test_the_package_says_the_version_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    assert graphrt.__version__ == project["version"]
+    assert f"## [Unreleased] {graphrt.__version__}\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
