@@ -13,7 +13,7 @@ from functools import wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-from graphrt.errors._codes.arguments import BAD_OBSERVER
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 
 if TYPE_CHECKING:
     from graphrt.events import Entry
@@ -141,4 +141,5 @@ def _read_environment() -> None:
     try:
         getattr(import_module(module), function)()
     except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise BAD_OBSERVER(error=error, variable=ENVIRONMENT, given=given) from error
+        wanted = "module:function, a function without arguments, or remove the variable"
+        raise INVALID_ARGUMENT(argument=f"The variable {ENVIRONMENT}", value=given, wanted=wanted) from error

@@ -172,6 +172,7 @@ class Fold(ThreadStanding):
         # What folding raises for entries that name nodes or fields which the graph lacks, or values that do not fit.
         except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
             raise JOURNAL_MISFIT(
+                what=f"Entry {first}, or one after it,",
                 seq=first,
                 thread=self.reader.thread,
                 fits=self.engine.plan.name,

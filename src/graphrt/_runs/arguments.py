@@ -187,9 +187,14 @@ def audited_store(store: Any, audit: AuditLog | None) -> Any:
     if audit is None:
         return store
     if store is not None and audit.store not in (None, store):
-        from graphrt.errors._codes.audit import TWO_STORES
+        from graphrt.errors._codes.arguments import ARGUMENTS_EXCLUDE_EACH_OTHER
 
-        raise TWO_STORES(store=store, other=audit.store)
+        raise ARGUMENTS_EXCLUDE_EACH_OTHER(
+            argument=f"An audit log in {audit.store!r}",
+            other=f"store={store!r}",
+            known="records are in the same transaction as the step, so log and threads share a store",
+            superfluous="store=, or give AuditLog a folder",
+        )
     return store or audit.store or "memory:"
 
 

@@ -38,8 +38,8 @@ from graphrt._runs.loading import folded, loaded_at, the_store
 from graphrt._runs.results import has_other_fields
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.run_log import LOGGER
-from graphrt.errors import GraphrtError, StoreError
-from graphrt.errors._codes.threads import FORK_BEFORE_GONE_NODE, FORK_OF_OLDER_GRAPH, THREAD_EXISTS
+from graphrt.errors import GraphrtError, StoreError, names
+from graphrt.errors._codes.threads import ENTRY_OF_OLDER_GRAPH, THREAD_EXISTS
 from graphrt.events.status import Status
 from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.ids import check_id, shared_id
@@ -87,12 +87,21 @@ def fork(config: RunConfig, thread: str, at: int | None, to: str | None, *, keep
     # Tasks that wait for the end of a child thread run again in the fork, and start children of their own (R24).
     fold.engine.withdraw({*waiting_for(fold.engine)}, THREAD)  # closes their questions; the kind is the reason
     if has_other_fields(fold.engine) and _is_migrated_after(config, thread, fold.seq):
-        raise FORK_OF_OLDER_GRAPH(seq=fold.seq, thread=thread, fields=fold.engine.values)
+        raise ENTRY_OF_OLDER_GRAPH(
+            seq=fold.seq,
+            thread=thread,
+            reason="the fields of the state are other ones now",
+            has=f"fields {names(fold.engine.values)}",
+        )
     # Folding makes stand-ins for nodes of an older graph that the present one lacks. A stand-in that is due cannot run.
     gone = tuple(name for name in fold.engine.pending() if name not in config.plan.by_name)
     if gone:
-        raise FORK_BEFORE_GONE_NODE(
-            seq=fold.seq, thread=thread, gone=gone[0], nodes=gone, known_nodes=config.plan.by_name
+        raise ENTRY_OF_OLDER_GRAPH(
+            seq=fold.seq,
+            thread=thread,
+            reason=f"node {gone[0]!r} is due, which this graph does not have",
+            nodes=gone,
+            has=f"nodes {names(config.plan.by_name)}",
         )
     kept = _kept(config, fold) if keep_effects and not whole else {}
     if not whole:

@@ -22,7 +22,8 @@ from graphrt._journal.thread_fold import Fold
 from graphrt._journal.thread_meta import read_meta
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import InputError
-from graphrt.errors._codes.threads import STAGED_MISFIT, THREAD_WITHOUT_STORE, UNKNOWN_ENTRY, UNKNOWN_THREAD
+from graphrt.errors._codes.journal import JOURNAL_MISFIT
+from graphrt.errors._codes.threads import THREAD_WITHOUT_STORE, UNKNOWN_ENTRY, UNKNOWN_THREAD
 from graphrt.stores.ids import shared_id
 from graphrt.stores.protocol import Store
 from graphrt.stores.values import Claim, Head, Loaded, Record, Saved
@@ -281,6 +282,10 @@ def open_superstep(fold: Fold, staged: Sequence[tuple[str, Any]], letters: Seque
         restore_open(fold.engine, known, fold.nested)
     # What restoring raises for events that name nodes or fields which the graph lacks, or values that do not fit.
     except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
-        raise STAGED_MISFIT(
-            thread=fold.reader.thread, fits=fold.engine.plan.name, error=error, cause_text=str(error)[:80]
+        raise JOURNAL_MISFIT(
+            what="What is staged",
+            thread=fold.reader.thread,
+            fits=fold.engine.plan.name,
+            error=error,
+            cause_text=str(error)[:80],
         ) from error

@@ -13,7 +13,7 @@ from graphrt._journal.log_keys import LogKeys
 from graphrt._journal.merkle import Tree
 from graphrt.audit._lines import line_of
 from graphrt.audit.offline import BAD_DATA, Head
-from graphrt.errors._codes.audit import NOT_A_HEAD
+from graphrt.errors._codes.arguments import ARGUMENT_OUT_OF_BOUNDS
 
 Anchor: TypeAlias = str | os.PathLike[str] | Callable[[Head], Any]
 """Where heads are kept: a file that they are appended to, or a function that gets each."""
@@ -59,5 +59,8 @@ def heads_in(path: str | os.PathLike[str]) -> list[Head]:
         try:
             found.append(Head.from_dict(json.loads(line)["head"]))
         except BAD_DATA as error:
-            raise NOT_A_HEAD(path=str(path), number=number) from error
+            raise ARGUMENT_OUT_OF_BOUNDS(
+                problem=f"Line {number} of the anchor file {str(path)!r} is not a head",
+                wanted="the file that anchor= of AuditLog names; a last line that a crash left unfinished may be removed",
+            ) from error
     return found

@@ -27,7 +27,7 @@ from graphrt._plan.tables import Plan
 from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import END, START, EndType
 from graphrt.errors import Problem, count, names
-from graphrt.errors._codes.arguments import IMPOSSIBLE_TOPOLOGY, UNKNOWN_NAME_IN_ARGUMENT
+from graphrt.errors._codes.arguments import ARGUMENT_OUT_OF_BOUNDS, UNKNOWN_NAME_IN_ARGUMENT
 from graphrt.errors._codes.findings import BAD_REDUCER, DEFINITION, FIELD_BESIDE_STATE_REDUCER
 from graphrt.graph.checking import checked
 from graphrt.graph.compiled import CompiledGraph
@@ -114,10 +114,10 @@ def _changed(graph: CompiledGraph[Any, Any, Any], topology: Mapping[str, Any]) -
     declared += [EdgeSpec(_ref(src), _ref(dst), plan.spec.where) for src, dst in edges.static]
     left = edges.left()
     if left:  # a new router or a new join would need more than its edges
-        raise IMPOSSIBLE_TOPOLOGY(
-            problem=f"{count(len(left), 'edge')} that the graph cannot have, "
+        raise ARGUMENT_OUT_OF_BOUNDS(
+            problem=f"The topology has {count(len(left), 'edge')} that the graph cannot have, "
             f"the first from {left[0]['from']!r} to {left[0]['to']!r}",
-            known_parts="static edges can be added; routes, joins and their numbers are those of the graph",
+            wanted="what graph.topology() returned; static edges may be added to it, and no routes or joins",
             where=plan.place(),
         )
     state, update = _schemas(plan, before["state"], topology["state"], problems)
@@ -137,9 +137,9 @@ def _same_names(plan: Plan, before: Mapping[str, Any], topology: Mapping[str, An
         ("fields", before["state"], set(topology["state"])),
     ):
         if set(had) != has:
-            raise IMPOSSIBLE_TOPOLOGY(
-                problem=f"other {what} than the graph: {names(sorted(set(had) ^ has))}",
-                known_parts=f"{what} {names(had)}",
+            raise ARGUMENT_OUT_OF_BOUNDS(
+                problem=f"The topology has other {what} than the graph: {names(sorted(set(had) ^ has))}",
+                wanted=f"what graph.topology() returned, with the {what} {names(had)}",
                 where=plan.place(),
             )
 

@@ -14,7 +14,6 @@ from typing import Any, Final, Generic, TypeVar, Unpack, final
 from graphrt.commands import END, START, UNSET, Send
 from graphrt.errors import GraphrtError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.recorded_runs import BAD_RECORD_OPTIONS
 from graphrt.events import (
     Entry,
     Event,
@@ -215,10 +214,7 @@ def _prepared(graph: CompiledGraph[S, Any, Any], options: Mapping[str, Any]) -> 
         )
     entries: list[Entry] = []
     all_options: dict[str, Any] = {"store": "memory:", **options, "sinks": (*options.get("sinks", ()), entries.append)}
-    try:
-        return Runtime(graph, **all_options), _Kept([], entries)
-    except TypeError as error:
-        raise BAD_RECORD_OPTIONS(error=error, options=options) from None
+    return Runtime(graph, **all_options), _Kept([], entries)
 
 
 def _is_runtime(value: object) -> bool:

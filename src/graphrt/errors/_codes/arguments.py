@@ -44,16 +44,6 @@ ARGUMENT_NEEDS_ANOTHER = INVALID_ARGUMENT.variant(
 ARGUMENTS_EXCLUDE_EACH_OTHER = INVALID_ARGUMENT.variant(
     "{argument} does not go with {other}.", fix="Leave out {superfluous}."
 )
-BAD_OBSERVER = INVALID_ARGUMENT.variant(
-    "The observer of graphs in the environment cannot be used: {error:told}",
-    known="{variable}={given!r}",
-    fix="Set it to module:function, a function without arguments, or remove it.",
-)
-IMPOSSIBLE_TOPOLOGY = INVALID_ARGUMENT.variant(
-    "The topology has {problem}.",
-    known="{known_parts}",
-    fix="Edit what graph.topology() returned: add static edges, and leave its nodes, fields, routes and joins.",
-)
 
 BAD_LIMITS = ErrorCode("bad-limit", InputError, "{limits} cannot be used: {problems}.", fix="Correct them: {example}.")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from graphrt.errors import AuditError, InputError, StoreError
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._error_code import ErrorCode
 
 WEAK_KEY = ErrorCode(
@@ -12,15 +11,6 @@ WEAK_KEY = ErrorCode(
     "The key of the audit log is {problem}.",
     known="a log proves nothing to somebody who can guess its key",
     fix="Make one with graphrt.audit.generate_key(), and keep it where the log is not.",
-)
-TWO_STORES = INVALID_ARGUMENT.variant(
-    "The log is kept in {other!r}, and the runtime's threads in {store!r}.",
-    known="records are in the same transaction as the step, so log and threads share a store",
-    fix="Leave store= out, or give AuditLog a folder.",
-)
-NOT_A_HEAD = INVALID_ARGUMENT.variant(
-    "Line {number} of the anchor file {path!r} is not a head.",
-    fix="Give the file that anchor= of AuditLog names; a last line that a crash left unfinished may be removed.",
 )
 NOT_CHAINED = ErrorCode(
     "not-chained",

@@ -31,15 +31,9 @@ DATABASE_TOO_OLD = STORE_UNAVAILABLE.variant(
     "{database} {version} is too old, {oldest} or newer is needed: nothing was changed.", fix="Update {database}."
 )
 SQLITE_REPLACED = STORE_UNAVAILABLE.variant(
-    "The database {database!r} was removed or replaced while it was open: nothing was changed.",
-    fix="Put it back, or open the store again.",
-)
-LOG_REMOVED = STORE_UNAVAILABLE.variant(
-    "The write-ahead log {log!r}, or its -shm file, was removed or replaced while the database was open: {kept}.",
-    known="commits since the last checkpoint were in it",
-    fix="Never remove or copy the -wal and -shm files of a database alone. Close all connections to it, and "
-    "run store.verify().",
-    where="database {database!r}",
+    "{file} was removed or replaced while the database {database!r} was open: {kept}.",
+    known="a database and the -wal and -shm files beside it are one; the log has the newest commits",
+    fix="Put it back, close all connections to the database, and run store.verify().",
 )
 
 STORE_READ_ONLY = ErrorCode(
@@ -102,10 +96,6 @@ LOG_TOO_LONG = STORE_BUSY.variant(
 
 POSTGRES_DAMAGED = STORE_DAMAGED.variant(
     "Could not {doing}: {reason}{sqlstate}.", fix="Restore the schema from a backup, or name another one with ?schema=."
-)
-SQLITE_CORRUPT = STORE_DAMAGED.variant(
-    "The database {database!r} is damaged, or not as this version of graphrt made it ({name}: {reason}): {kept}.",
-    fix="Restore the file from a backup, or give the path of another one.",
 )
 SQLITE_NOT_A_DATABASE = STORE_DAMAGED.variant(
     "The database {database!r} is not one of graphrt ({name}: {reason}): {kept}.",

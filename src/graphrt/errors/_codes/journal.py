@@ -111,9 +111,9 @@ MIGRATION_FAILED = ErrorCode(
 JOURNAL_MISFIT = ErrorCode(
     "journal-misfit",
     StoreError,
-    "The entries from {seq} of thread {thread!r} do not fit graph {fits!r}.",
+    "{what} of thread {thread!r} does not fit graph {fits!r}.",
     known="{error:type}: {cause_text}",
-    fix="Use the graph that wrote them, or declare a migration.",
+    fix="Use the graph that wrote it, declare a migration, or fork(at=) an entry before.",
 )
 
 FOLD_FAILED = ErrorCode(

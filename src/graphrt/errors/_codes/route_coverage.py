@@ -9,16 +9,6 @@ BAD_COVERAGE_DATA = INVALID_ARGUMENT.variant(
     fix="Run pytest with --graphrt-cov on one version of the code, and name the file that it wrote; delete an older one.",
 )
 TARGET_WITHOUT_GRAPH = INVALID_ARGUMENT.variant("{problem}", known="{graphs}", fix="{advice}")
-PATTERN_WITHOUT_MUTANT = INVALID_ARGUMENT.variant(
-    "--only={pattern} matches no mutant.",
-    known="{number:count mutant}, of the operators {operators}",
-    fix="Use --list, which shows all of them.",
-)
-GRAPH_WITHOUT_TESTS = INVALID_ARGUMENT.variant(
-    "No test runs {graphs:names}, or asks for a route.",
-    known="tests that ran: {number}",
-    fix="Name the tests of this graph after --, or name another graph.",
-)
 FIRST_RUN_FAILED = INVALID_ARGUMENT.variant(
     "The first run of pytest, which has no mutant, {problem}.",
     known="{output}",

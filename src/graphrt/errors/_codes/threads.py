@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphrt.errors import ConflictError, InputError, ReplayDivergedError, RunFailedError, WaitTimeoutError
-from graphrt.errors._codes.journal import GRAPH_CHANGED, JOURNAL_MISFIT
+from graphrt.errors._codes.journal import GRAPH_CHANGED
 from graphrt.errors._codes.nodes import NOT_STORABLE
 from graphrt.errors._codes.stores import STORE_DAMAGED
 from graphrt.errors._error_code import ErrorCode
@@ -67,16 +67,11 @@ NOT_COMPARABLE = ErrorCode(
     fix="Give the class an __eq__ that answers with True or False, or mark the field untracked.",
 )
 
-FORK_BEFORE_GONE_NODE = GRAPH_CHANGED.variant(
-    "At entry {seq} of thread {thread!r} node {gone!r} is due, which this graph does not have.",
-    known="nodes {known_nodes:names}",
-    fix="Fork another entry, fork with the older graph, or declare Migration(nodes=...) that renames it.",
-)
 
-FORK_OF_OLDER_GRAPH = GRAPH_CHANGED.variant(
-    "Entry {seq} of thread {thread!r} was written by an older graph, with other fields than this one has.",
-    known="fields {fields:names}",
-    fix="Fork a later entry, from the migration on, or fork with the older graph.",
+ENTRY_OF_OLDER_GRAPH = GRAPH_CHANGED.variant(
+    "Entry {seq} of thread {thread!r} needs the graph that wrote it: {reason}.",
+    known="{has}",
+    fix="Use the graph as it was then, or another entry; Migration(nodes=...) says which nodes were renamed.",
 )
 
 REPLAY_DIVERGED = ErrorCode(
@@ -109,11 +104,6 @@ UNKNOWN_ENTRY = ErrorCode(
     fix="Pass the seq of {wanted}.",
 )
 
-STAGED_MISFIT = JOURNAL_MISFIT.variant(
-    "What is staged of thread {thread!r} does not fit graph {fits!r}.",
-    known="{error:type}: {cause_text}",
-    fix="Use the graph that wrote it, or fork(at=) an entry before the open superstep.",
-)
 
 INPUT_NOT_STORABLE = NOT_STORABLE.variant(
     "{given} that cannot be stored{at}: it {why}",

@@ -14,7 +14,6 @@ from typing import Any, Final, TypeGuard
 
 from graphrt.errors import GraphrtError, StoreError
 from graphrt.errors._codes.databases import (
-    SQLITE_CORRUPT,
     SQLITE_FULL,
     SQLITE_IO_ERROR,
     SQLITE_LOCKED,
@@ -38,7 +37,6 @@ _MEANING: Final = {
     7: SQLITE_OUT_OF_MEMORY,
     8: SQLITE_READ_ONLY,
     10: SQLITE_IO_ERROR,
-    11: SQLITE_CORRUPT,
     13: SQLITE_FULL,
     14: SQLITE_IO_ERROR,
     15: SQLITE_LOCKED,
@@ -116,15 +114,18 @@ def explain(error: Exception, path: str, kept: str, **data: Any) -> GraphrtError
             seq=None,
             **data,
         )
-    # Other codes (a missing table, a datatype mismatch; 0 for a row of no known thread) mean that the schema is not the
-    # one that we created.
-    declared = _MEANING.get(code, SQLITE_CORRUPT)
+    declared = _MEANING.get(code)
     # EFBIG, from a limit on the size of files, arrives as a plain I/O error.
     if getattr(error, "sqlite_errorcode", 0) == _WRITE and _limited():
         declared = SQLITE_FULL
     # CANTOPEN (14) for a file that exists: its journal cannot be created, because the folder is read-only.
     if code == 14 and Path(path).exists() and not os.access(Path(path).parent, os.W_OK):
         declared = SQLITE_READ_ONLY
+    if declared is None:
+        # Pages that are damaged (CORRUPT), or a schema that is not the one that we created: a missing table, a datatype
+        # mismatch; 0 for a row of no known thread.
+        damage = f"is damaged, or not as this version of graphrt made it ({name}: {error})"
+        return STORE_DAMAGED(problem=f"The database {path!r} {damage}: {kept}", **data)
     return declared(database=path, name=name, reason=error, kept=kept, **data)
 
 

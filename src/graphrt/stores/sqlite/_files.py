@@ -236,7 +236,7 @@ def in_use(path: str, reason: str) -> StoreError:
 
 def gone(path: str) -> StoreError:
     """Return the error for a file that was removed or replaced while it was open."""
-    return SQLITE_REPLACED(database=path)
+    return SQLITE_REPLACED(file="The file", database=path, kept="nothing was changed")
 
 
 def _make(path: str) -> None:

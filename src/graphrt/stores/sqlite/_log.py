@@ -22,7 +22,7 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from graphrt.errors import StoreError
-from graphrt.errors._codes.databases import LOG_MISFIT, LOG_REMOVED, LOG_TOO_LONG
+from graphrt.errors._codes.databases import LOG_MISFIT, LOG_TOO_LONG, SQLITE_REPLACED
 from graphrt.stores.sqlite import _files as files
 from graphrt.stores.sqlite import _journal_modes as modes
 from graphrt.stores.sqlite._errors import BUSY, explain, of_sqlite, primary
@@ -122,7 +122,8 @@ class Log:
             StoreError: One was removed or replaced.
         """
         if not self._look() or files.identity(f"{self._path}-shm") != self._memory:
-            raise LOG_REMOVED(log=self._name, kept=kept, database=self._path, thread=thread)
+            file = f"The write-ahead log {self._name!r}, or its -shm file,"
+            raise SQLITE_REPLACED(file=file, database=self._path, kept=kept, thread=thread)
 
     def _relieve(self, kept: str, thread: str) -> None:
         """Run a checkpoint, since the log has reached its limit.

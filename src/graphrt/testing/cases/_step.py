@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from graphrt.errors._codes.recorded_runs import NO_SUPERSTEP_AFTER
+from graphrt.errors import InputError
+from graphrt.errors._codes.arguments import ARGUMENT_OUT_OF_BOUNDS
 from graphrt.events import (
     EffectRecorded,
     Entry,
@@ -57,7 +58,7 @@ def recorded(runtime: Runtime[Any, Any], thread: str, at: int | None) -> Recorde
         InputError: No superstep follows.
     """
     if at is not None and at.__class__ is not int:
-        raise NO_SUPERSTEP_AFTER(seq=at, thread=thread, entries="with numbers")
+        raise _nothing_after(at, thread, "entries have numbers")
     entries = list(runtime.entries(thread))
     begins = [entry.seq for entry in entries if not entry.path and isinstance(entry.event, _BEGINS)]
     first = entries[0].seq - 1 if entries else 0
@@ -65,11 +66,12 @@ def recorded(runtime: Runtime[Any, Any], thread: str, at: int | None) -> Recorde
         begins.insert(0, first)  # older entries were pruned; the state before the first one left was kept
     steps = {seq: part for seq, part in _parts(entries, begins) if _did_something(part)}
     if not steps:
-        raise NO_SUPERSTEP_AFTER(seq=0, thread=thread, known="no superstep has ended yet", fix="Run the thread first.")
+        raise _nothing_after(0, thread, "no superstep has ended yet: run the thread first")
     before = max(steps) if at is None else max((seq for seq in begins if seq <= at), default=None)
     if before not in steps:
         last = ", ".join(map(str, list(steps)[-12:]))
-        raise NO_SUPERSTEP_AFTER(seq=at, thread=thread, entries=last if len(steps) <= 12 else f"..., {last}")
+        more = "..., " if len(steps) > 12 else ""
+        raise _nothing_after(at, thread, f"supersteps follow the entries {more}{last}")
     part = steps[before]
     ended = isinstance(part[-1].event, SuperstepCommitted)
     questions = () if ended else [question.payload for question in runtime.state(thread).interrupts]
@@ -82,6 +84,14 @@ def recorded(runtime: Runtime[Any, Any], thread: str, at: int | None) -> Recorde
         step=step_in(part, questions),
         error=f"{failed[-1].error}: {failed[-1].message}" if failed and not ended else None,
         replies=list(_replies(part)),
+    )
+
+
+def _nothing_after(seq: Any, thread: str, known: str) -> InputError:
+    return ARGUMENT_OUT_OF_BOUNDS(
+        problem=f"No superstep follows entry {seq} of thread {thread!r}",
+        wanted="the seq of a snapshot of history(thread), after which the step ran",
+        known=known,
     )
 
 

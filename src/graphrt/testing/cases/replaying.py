@@ -10,13 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Unpack, final
 
-from graphrt.errors import GraphrtError, ModelRequestForbiddenError
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.recorded_runs import (
-    CASE_OF_OTHER_GRAPH,
-    NOT_ONE_TASK,
-    SEVERAL_UPDATES,
-)
+from graphrt.errors import GraphrtError, ModelRequestForbiddenError, names
+from graphrt.errors._codes.arguments import ARGUMENT_OUT_OF_BOUNDS, INVALID_ARGUMENT
+from graphrt.errors._codes.journal import OTHER_GRAPH
+from graphrt.errors._codes.recorded_runs import SEVERAL_UPDATES
 from graphrt.events import Entry, SuperstepCommitted, TaskFailed, TaskSucceeded
 from graphrt.graph import CompiledGraph
 from graphrt.harness.real_requests import allow_model_requests
@@ -79,11 +76,13 @@ class ReplayedStep(Mapping[str, ReplayedTask]):
         if key in self._tasks:
             return self._tasks[key]
         of_node = [task for task in self._tasks.values() if task.node == key]
-        if len(of_node) == 1:
-            return of_node[0]
-        if of_node:
-            raise NOT_ONE_TASK(key=key, number=len(of_node), tasks=self._tasks)
-        raise NOT_ONE_TASK(key=key, number=0, tasks=self._tasks)
+        if len(of_node) != 1:
+            raise ARGUMENT_OUT_OF_BOUNDS(
+                problem=f"{len(of_node)} tasks of the step have the name {key!r}",
+                wanted="the id of a task",
+                known=f"tasks {names(self._tasks)}",
+            )
+        return of_node[0]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tasks)
@@ -119,7 +118,8 @@ def replay_case(graph: CompiledGraph[Any, Any, Any], case: str, **options: Unpac
         )
     found = _archive.decode(case)
     if graph.name != found.graph:
-        raise CASE_OF_OTHER_GRAPH(wanted=found.graph, graph_name=graph.name, thread=found.thread)
+        known = f"The case is of graph {found.graph!r}, and this is graph {graph.name!r}"
+        raise OTHER_GRAPH(thread=found.thread, reason="it has another name", known=known)
     entries: list[Entry] = []
     given: dict[str, Any] = {"clock": lambda: found.time, "ids": lambda: found.run, **options}
     given["sinks"] = (*given.get("sinks", ()), entries.append)

@@ -14,13 +14,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from graphrt.errors import a_type, told
+from graphrt.errors import a_type, names, told
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.recorded_runs import (
-    CASE_FILE_EXISTS,
-    CASE_OF_CHANGED_GRAPH,
-    GRAPH_NOT_IMPORTABLE,
-)
+from graphrt.errors._codes.recorded_runs import GRAPH_NOT_IMPORTABLE
+from graphrt.errors._codes.stores import PATH_EXISTS
+from graphrt.errors._codes.threads import ENTRY_OF_OLDER_GRAPH
 from graphrt.graph import CompiledGraph
 from graphrt.harness.budget import Budget
 from graphrt.runtime import Runtime
@@ -78,12 +76,11 @@ def case_of(
     step = recorded(runtime, thread, at)
     gone = [node for node in step.nodes if node not in runtime.graph.nodes]
     if gone:
-        raise CASE_OF_CHANGED_GRAPH(
+        raise ENTRY_OF_OLDER_GRAPH(
             seq=step.at,
             thread=thread,
-            graph_name=runtime.graph.name,
-            gone=gone,
-            known_nodes=runtime.graph.nodes,
+            reason=f"the step after it ran what graph {runtime.graph.name!r} no longer has: {names(gone)}",
+            has=f"nodes {names(runtime.graph.nodes)}",
         )
     fork = _fork(runtime, thread, step, decrypted=decrypted)
     about = Source(
@@ -172,5 +169,6 @@ def _named(graph: CompiledGraph[Any, Any, Any], given: str) -> tuple[str, str]:
 
 def _write(path: Path, text: str, *, overwrite: bool) -> None:
     if path.exists() and not overwrite and path.read_text(encoding="utf-8") != text:
-        raise CASE_FILE_EXISTS(file=str(path))
+        fix = "Pass another path as to=, or overwrite=True if its other content is not needed."
+        raise PATH_EXISTS(kind="file", file=str(path), fix=fix)
     write_whole(path, text)

@@ -9,8 +9,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, final
 
-from graphrt.errors import closest, count
-from graphrt.errors._codes.route_coverage import FIRST_RUN_FAILED, GRAPH_WITHOUT_TESTS, PATTERN_WITHOUT_MUTANT
+from graphrt.errors import closest, count, names
+from graphrt.errors._codes.arguments import UNKNOWN_NAME_IN_ARGUMENT
+from graphrt.errors._codes.route_coverage import FIRST_RUN_FAILED, TARGET_WITHOUT_GRAPH
 from graphrt.testing.mutate.installing import FIXTURE
 from graphrt.testing.mutate.operators import OPERATORS, Mutation, mutations
 from graphrt.testing.mutate.pytest_runs import PytestResult, PytestRuns
@@ -86,10 +87,11 @@ class FirstRun:
         everything = [candidate for key in self.titles for candidate in self._of_graph(key)]
         for pattern in only:
             if not any(_matches(candidate, pattern) for candidate in everything):
-                raise PATTERN_WITHOUT_MUTANT(
-                    pattern=pattern,
-                    number=len(everything),
-                    operators=", ".join(OPERATORS),
+                raise UNKNOWN_NAME_IN_ARGUMENT(
+                    argument="--only=",
+                    name=pattern,
+                    what="mutant",
+                    known_names=OPERATORS,
                     guess=closest(pattern, [candidate.id for candidate in everything]),
                 )
         found = [
@@ -161,7 +163,11 @@ def first_run(runs: PytestRuns, folder: Path, targets: Sequence[str], seed: int)
         _title(run, key, run.graphs[key].name)
     if not any(run.hits.get(key) for key in run.titles):
         graphs = sorted({run.graphs[key].name for key in keys})
-        raise GRAPH_WITHOUT_TESTS(graphs=graphs, number=len(run.tests))
+        raise TARGET_WITHOUT_GRAPH(
+            problem=f"No test runs {names(graphs)}, or asks for a route.",
+            graphs=f"tests that ran: {len(run.tests)}",
+            advice="Name the tests of this graph after --, or name another graph.",
+        )
     return run
 
 
