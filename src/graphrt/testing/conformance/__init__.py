@@ -38,7 +38,7 @@ from graphrt.testing.conformance import (
     threads,
     whole,
 )
-from graphrt.testing.conformance._report import Failure, NotOffered, NotOfferedError, Report
+from graphrt.testing.conformance._report import Failure, NotOffered, NotOfferedError, Report, Rule, checked
 from graphrt.testing.conformance._world import BrokenClauseError, World, rules_of
 
 __all__ = [
@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 
-class Clause:
+class Clause(Rule):
     """One rule of the store protocol. Called with a factory that opens the same storage each time.
 
     A call raises `BrokenClauseError`, or the error of the store, if the store breaks the rule.
@@ -76,13 +76,9 @@ class Clause:
         durable_only: bool,
         needs: Offer | None = None,
     ) -> None:
-        self.theme = theme
-        self.name = name
-        self.rule: str = (run.__doc__ or "").strip()
-        """The rule, in 1..2 sentences."""
+        super().__init__(theme, name, run)
         self.durable_only = durable_only
         """Whether the rule needs several stores on one storage, which only durable stores can have."""
-        self._run = run
         self._needs = needs
 
     def __call__(self, make: Callable[[], Store]) -> None:
@@ -99,9 +95,6 @@ class Clause:
             self._run(world)
         finally:
             world.close()
-
-    def __repr__(self) -> str:
-        return f"{self.theme}.{self.name}"
 
 
 # fmt: off
@@ -122,7 +115,6 @@ _NEEDS: Final[dict[ModuleType, Offer]] = {
     schedules: "schedules",
 }
 """Themes of what a store may lack, and what it must offer for them."""
-_DURABILITY: Final = "a durable store"
 
 
 def _of(module: ModuleType, *, durable_only: bool) -> list[Clause]:
@@ -156,19 +148,10 @@ def check(make_factory: Callable[[], Callable[[], Store]], only: Iterable[Clause
     """
     with make_factory()() as store:
         durable = store.durable
-    failures: list[Failure] = []
-    checked: list[Clause] = []
-    absent: list[NotOffered] = []
-    for clause in CLAUSES if only is None else only:
+
+    def checks(clause: Clause) -> None:
         if only is None and clause.durable_only and not durable:
-            absent.append(NotOffered(clause, _DURABILITY))
-            continue
-        try:
-            clause(make_factory())
-        except NotOfferedError as error:
-            absent.append(NotOffered(clause, str(error)))
-            continue
-        except Exception as error:  # noqa: BLE001  # a store may fail in any way; the report names the error
-            failures.append(Failure(clause, error))
-        checked.append(clause)
-    return Report(tuple(checked), tuple(failures), tuple(absent))
+            raise NotOfferedError("a durable store")
+        clause(make_factory())
+
+    return checked(CLAUSES if only is None else only, checks)

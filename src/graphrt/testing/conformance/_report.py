@@ -5,21 +5,34 @@ The suites of stores and hosts share it. As a text it is a table with a line for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeVar
 from unittest import SkipTest
 
-__all__ = ["Failure", "NotOffered", "NotOfferedError", "Report", "Rule"]
+__all__ = ["Failure", "NotOffered", "NotOfferedError", "Report", "Rule", "checked"]
 
 
-class Rule(Protocol):
-    """One clause of a suite."""
+class Rule:
+    """One clause of a suite.
 
-    theme: str
-    """Name of the module that defines it."""
-    name: str
-    rule: str
-    """The rule, in 1..2 sentences."""
+    Args:
+        theme: Name of the module that defines it.
+        name: Name of the function that checks it.
+        run: The function. Its docstring is the rule.
+    """
+
+    def __init__(self, theme: str, name: str, run: Callable[..., None]) -> None:
+        self.theme = theme
+        self.name = name
+        self.rule: str = (run.__doc__ or "").strip()
+        """The rule, in 1..2 sentences."""
+        self._run = run
+
+    def __repr__(self) -> str:
+        return f"{self.theme}.{self.name}"
+
+
+R = TypeVar("R", bound=Rule)
 
 
 class NotOfferedError(SkipTest):
@@ -78,7 +91,7 @@ class Report(NamedTuple):
         for theme, found in themes.items():
             told = f"{len(found['checked'])} checked" if found["checked"] else "not offered"
             told += f", {len(found['failed'])} failed" if found["failed"] else ""
-            needs = _without_repeats(found["not_offered"].values())
+            needs = list(dict.fromkeys(found["not_offered"].values()))
             if needs:
                 told += f" ({len(found['not_offered'])} need {' and '.join(needs)})"
             lines.append(f"  {theme:{width}}  {told}")
@@ -86,5 +99,18 @@ class Report(NamedTuple):
         return "\n".join(lines)
 
 
-def _without_repeats(texts: Any) -> Sequence[str]:
-    return list(dict.fromkeys(texts))
+def checked(rules: Iterable[R], check: Callable[[R], None]) -> Report:
+    """Check each rule by *check*, and return what came of it. Errors are failures in the report and are not raised."""
+    done: list[Rule] = []
+    failures: list[Failure] = []
+    absent: list[NotOffered] = []
+    for rule in rules:
+        try:
+            check(rule)
+        except NotOfferedError as error:
+            absent.append(NotOffered(rule, str(error)))
+            continue
+        except Exception as error:  # noqa: BLE001 - a store or host may fail in any way; the report names the error
+            failures.append(Failure(rule, error))
+        done.append(rule)
+    return Report(tuple(done), tuple(failures), tuple(absent))

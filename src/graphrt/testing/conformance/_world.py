@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FunctionType, ModuleType
 from typing import Any, Final, TypeVar
 
-from graphrt.errors import GraphrtError
+from graphrt.errors import ConflictError, GraphrtError
 from graphrt.stores.protocol import Store
 from graphrt.stores.values import Claim, Commit, Loaded, Record
 
@@ -124,6 +124,30 @@ def refused(kind: type[E], call: Callable[..., Any], what: str, *, code: str | I
             raise BrokenClauseError(f"{what}: refused with the code {error.code!r}, not {codes}") from error
         return error
     raise BrokenClauseError(f"{what}: not refused with {kind.__name__}, but gave {_short(got)}")
+
+
+def void(store: Store, claim: Claim, seq: int, what: str, *, code: str | Iterable[str] = ()) -> None:
+    """Check that *claim*, on a thread at entry *seq*, is void: it can do nothing, and trying changes nothing.
+
+    Args:
+        store: The store to try it in.
+        claim: The claim.
+        seq: The last entry of the thread.
+        what: Names the claim in the error.
+        code: The codes with which a commit of records may be refused; empty for any.
+    """
+    owned = store.head(claim.thread).owned
+    store.renew([claim])
+    commit = Commit(seq, AT, [entry(seq + 1, b"void")])
+    error = refused(ConflictError, lambda: store.commit(claim, commit), f"commit of {what}", code=code)
+    holds(repr(claim.thread) in str(error), "the conflict does not name the thread")
+    staging = Commit(seq, AT, stage=[("void", b"void")])
+    refused(ConflictError, lambda: store.commit(claim, staging), f"staging of {what}")
+    refused(ConflictError, lambda: store.prune(claim, seq), f"prune of {what}")
+    store.release(claim)
+    loaded = store.load(claim.thread)
+    bodies = [*(record.body for record in loaded.records), *(body for _, body in loaded.staged)]
+    same((loaded.head.owned, b"void" in bodies), (owned, False), f"owned, and written by {what}")
 
 
 def _short(value: Any) -> str:

@@ -31,27 +31,17 @@ def a_commit_advances_the_head(w: World) -> None:
 
 
 def status_and_graph_stay_when_not_given(w: World) -> None:
-    """A commit without status or graph leaves them as they were."""
+    """A commit without status or graph leaves them as they were; it may change one and leave the other."""
     claim = w.claim()
     w.store.commit(claim, Commit(0, AT, [entry(1)], status="interrupted", graph="g"))
-    w.store.commit(claim, Commit(1, AT, [entry(2)]))
-    same((w.store.head("t").status, w.store.head("t").graph), ("interrupted", "g"), "status and graph")
-
-
-def status_changes_without_graph(w: World) -> None:
-    """A commit may change the status and leave the graph."""
-    claim = w.claim()
-    w.store.commit(claim, Commit(0, AT, [entry(1)], status="running", graph="g"))
-    w.store.commit(claim, Commit(1, AT, [entry(2)], status="completed"))
-    same((w.store.head("t").status, w.store.head("t").graph), ("completed", "g"), "status and graph")
-
-
-def graph_changes_without_status(w: World) -> None:
-    """A commit may change the graph and leave the status."""
-    claim = w.claim()
-    w.store.commit(claim, Commit(0, AT, [entry(1)], status="running", graph="g"))
-    w.store.commit(claim, Commit(1, AT, [entry(2)], graph="h"))
-    same((w.store.head("t").status, w.store.head("t").graph), ("running", "h"), "status and graph")
+    changes: tuple[tuple[dict[str, Any], tuple[str, str]], ...] = (
+        ({}, ("interrupted", "g")),
+        ({"status": "completed"}, ("completed", "g")),
+        ({"graph": "h"}, ("completed", "h")),
+    )
+    for seq, (given, wanted) in enumerate(changes, 1):
+        w.store.commit(claim, Commit(seq, AT, [entry(seq + 1)])._replace(**given))
+        same((w.store.head("t").status, w.store.head("t").graph), wanted, f"status and graph after {given}")
 
 
 def every_status_is_kept(w: World) -> None:
@@ -68,25 +58,13 @@ def every_status_is_kept(w: World) -> None:
 
 
 def an_old_expectation_is_refused(w: World) -> None:
-    """A commit that expects an earlier entry is a conflict and writes nothing."""
+    """A commit that expects an earlier or later entry is a conflict and writes nothing, with records or without."""
     claim = w.held(entries=2)
-    error = refused(ConflictError, lambda: w.store.commit(claim, Commit(1, AT, [entry(2, b"no")])), "old expectation")
-    same(error.code, "conflict", "code of the conflict")
-    same(w.bodies(), [b"1", b"2"], "records")
-
-
-def a_future_expectation_is_refused(w: World) -> None:
-    """A commit that expects a later entry is a conflict and writes nothing."""
-    claim = w.held(entries=1)
-    refused(ConflictError, lambda: w.store.commit(claim, Commit(5, AT, [entry(6)])), "future expectation")
-    same(w.bodies(), [b"1"], "records")
-
-
-def a_wrong_expectation_without_records_is_refused(w: World) -> None:
-    """A commit without records must expect the right entry too."""
-    claim = w.held(entries=2)
-    refused(ConflictError, lambda: w.store.commit(claim, Commit(1, AT, stage=[("k", b"v")])), "old expectation")
-    same(list(w.load().staged), [], "staged")
+    for seq in (1, 5):
+        for commit in (Commit(seq, AT, [entry(seq + 1, b"no")]), Commit(seq, AT, stage=[("k", b"v")])):
+            call = partial(w.store.commit, claim, commit)
+            refused(ConflictError, call, f"a commit that expects entry {seq}", code="conflict")
+    same((w.bodies(), list(w.load().staged)), ([b"1", b"2"], []), "records and staged")
 
 
 def the_same_commit_twice_is_refused(w: World) -> None:
@@ -107,17 +85,12 @@ def a_conflict_leaves_the_claim_good(w: World) -> None:
 
 
 def a_commit_without_records_keeps_the_seq(w: World) -> None:
-    """A commit may stage without records; it updates the time of the head."""
+    """A commit may stage without records, or be empty; it updates the time of the head."""
     claim = w.held(entries=3)
     w.store.commit(claim, Commit(3, AT + 9, stage=[("k", b"v")]))
     same((w.store.head("t").seq, w.store.head("t").updated_at), (3, AT + 9), "head")
-
-
-def an_empty_commit_is_fine(w: World) -> None:
-    """An empty commit is accepted."""
-    claim = w.held(entries=1)
-    w.store.commit(claim, Commit(1, AT + 1))
-    same(w.bodies(), [b"1"], "records")
+    w.store.commit(claim, Commit(3, AT + 10))
+    same((w.bodies(), w.store.head("t").updated_at), ([b"1", b"2", b"3"], AT + 10), "the thread after an empty commit")
 
 
 def a_gap_is_refused(w: World) -> None:
@@ -182,13 +155,10 @@ def a_commit_that_breaks_in_its_blobs_leaves_nothing(w: World) -> None:
     _breaks(w, "blobs", Breaking[str, Any]({"x": b"1", "y": b"2"}, 0))
 
 
-def a_commit_that_breaks_in_its_staging_leaves_nothing(w: World) -> None:
-    """If reading the staged bodies fails, nothing of the commit is stored, and the next one works."""
+def a_commit_that_breaks_in_its_lists_leaves_nothing(w: World) -> None:
+    """If reading the staged bodies or the records fails, nothing of the commit is stored, and the next one works."""
     _breaks(w, "stage", BreakingList[Any]([("x", b"1"), ("y", b"2")], 0))
-
-
-def a_commit_that_breaks_in_its_records_leaves_nothing(w: World) -> None:
-    """If reading the records fails, nothing of the commit is stored, and the next one works."""
+    w.store.delete("t")
     _breaks(w, "records", BreakingList[Any]([entry(3), entry(4)], 0))
 
 

@@ -58,27 +58,31 @@ def heads_are_the_same_as_head(w: World) -> None:
     same([head.owned for head in w.store.query(ThreadFilter())], [False, True], "owned")
 
 
-def heads_of_a_status(w: World) -> None:
-    """`status` lists threads of that status only."""
+def heads_are_filtered(w: World) -> None:
+    """Status, graph and prefix are compared exactly; several filters list the threads that match all of them."""
     _some(w)
-    same(_ids(w, status="completed"), ["a:1", "b"], "completed threads")
-    same(_ids(w, status="failed"), ["a:2"], "failed threads")
-    same(_ids(w, status="cancelled"), [], "cancelled threads")
-
-
-def heads_of_a_graph(w: World) -> None:
-    """`graph` lists threads of the graph with exactly that name."""
-    _some(w)
-    same(_ids(w, graph="g"), ["a", "a:1"], "threads of g")
-    same(_ids(w, graph="G"), ["b"], "threads of G")
-    same(_ids(w, graph=""), [], "threads of the graph without a name")
-
-
-def heads_with_a_prefix(w: World) -> None:
-    """`prefix` lists threads whose ids start with exactly that text."""
-    _some(w)
-    for prefix, wanted in (("a", ["a", "a:1", "a:2"]), ("a:", ["a:1", "a:2"]), ("a:1", ["a:1"]), ("", None), ("x", [])):
-        same(_ids(w, prefix=prefix), ["a", "a:1", "a:2", "b"] if wanted is None else wanted, f"prefix {prefix!r}")
+    everything = ["a", "a:1", "a:2", "b"]
+    filters: tuple[tuple[dict[str, Any], list[str]], ...] = (
+        ({"status": "completed"}, ["a:1", "b"]),
+        ({"status": "failed"}, ["a:2"]),
+        ({"status": "cancelled"}, []),
+        ({"graph": "g"}, ["a", "a:1"]),
+        ({"graph": "G"}, ["b"]),
+        ({"graph": ""}, []),
+        ({"prefix": "a"}, ["a", "a:1", "a:2"]),
+        ({"prefix": "a:"}, ["a:1", "a:2"]),
+        ({"prefix": "a:1"}, ["a:1"]),
+        ({"prefix": ""}, everything),
+        ({"prefix": "x"}, []),
+        ({"status": "completed", "graph": "g"}, ["a:1"]),
+        ({"status": "completed", "prefix": "a"}, ["a:1"]),
+        ({"status": "failed", "graph": "g"}, []),
+        ({"limit": 0}, []),
+        ({"limit": 2}, ["a", "a:1"]),
+        ({"limit": 10**30}, everything),
+    )
+    for given, wanted in filters:
+        same(_ids(w, **given), wanted, f"threads of {given}")
 
 
 def a_prefix_is_no_pattern(w: World) -> None:
@@ -100,22 +104,6 @@ def heads_updated_before(w: World) -> None:
     same(_ids(w, updated_before=AT), [], "threads before the first")
     same(_ids(w, updated_before=AT + 0.001), ["t0"], "threads before a fraction of a second")
     same(len(_ids(w, updated_before=AT + 1e9)), 4, "number of threads before a late time")
-
-
-def filters_add_up(w: World) -> None:
-    """Several filters list the threads that match all of them."""
-    _some(w)
-    same(_ids(w, status="completed", graph="g"), ["a:1"], "completed threads of g")
-    same(_ids(w, status="completed", prefix="a"), ["a:1"], "completed threads with the prefix a")
-    same(_ids(w, status="failed", graph="g"), [], "failed threads of g")
-
-
-def heads_are_limited(w: World) -> None:
-    """`limit` lists the first threads, at most that many."""
-    _some(w)
-    same(_ids(w, limit=0), [], "no heads")
-    same(_ids(w, limit=2), ["a", "a:1"], "two heads")
-    same(_ids(w, limit=10**30), ["a", "a:1", "a:2", "b"], "more than there are")
 
 
 def a_limit_counts_matches(w: World) -> None:

@@ -1,7 +1,4 @@
-"""Clauses on live items: what a store that offers them promises.
-
-items.
-"""
+"""Clauses on live items: what a store that offers them promises."""
 
 from __future__ import annotations
 

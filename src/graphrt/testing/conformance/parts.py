@@ -208,10 +208,12 @@ def blobs_may_be_many(w: World) -> None:
     same(w.store.blobs("t", many), many, "blobs")
 
 
-def meta_is_none_at_first(w: World) -> None:
-    """The meta of a thread is None until a commit sets it."""
-    w.thread()
-    same(w.load().meta, None, "meta")
+def meta_is_of_the_whole_thread(w: World) -> None:
+    """The meta of a thread is None until a commit sets it; `load` up to an older entry returns the present meta."""
+    w.thread("u")
+    same(w.load("u").meta, None, "meta")
+    w.thread(entries=3, meta=b"m")
+    same(w.load(upto=1).meta, b"m", "meta at an older moment")
 
 
 def meta_is_replaced(w: World) -> None:
@@ -231,12 +233,6 @@ def empty_meta_is_meta(w: World) -> None:
     w.store.commit(claim, Commit(0, AT, [entry(1)], meta=b"one"))
     w.store.commit(claim, Commit(1, AT, meta=b""))
     same(w.load().meta, b"", "meta")
-
-
-def meta_is_there_at_every_moment(w: World) -> None:
-    """`load` up to an older entry returns the present meta."""
-    w.thread(entries=3, meta=b"m")
-    same(w.load(upto=1).meta, b"m", "meta")
 
 
 def kinds_do_not_mix(w: World) -> None:

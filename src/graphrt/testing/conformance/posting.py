@@ -1,4 +1,4 @@
-"""Clauses on letters that a commit posts to other threads (`Commit.posts`), for stores that are `Store`."""
+"""Clauses on letters that a commit posts to other threads (`Commit.posts`)."""
 
 from __future__ import annotations
 

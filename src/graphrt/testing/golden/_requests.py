@@ -129,15 +129,6 @@ def unfolded(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return requests
 
 
-def rounds(requests: list[dict[str, Any]]) -> list[int]:
-    """Return for each request the number of its round in its conversation, from 1."""
-    found: list[int] = []
-    for line in folded(requests):
-        before: int | None = line.get("continues")
-        found.append(1 if before is None else found[before - 1] + 1)
-    return found
-
-
 def as_json(data: Any) -> str:
     """Return *data* as JSON in which equal data is equal text."""
     return json.dumps(data, ensure_ascii=False, sort_keys=True)

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from graphrt.testing.golden._differences import Difference, first_difference, shown
 from graphrt.testing.golden._phrases import happened, place
-from graphrt.testing.golden._requests import as_json, rounds
+from graphrt.testing.golden._requests import as_json
 from graphrt.testing.golden.trace import Trace, read_trace
 
 _FOLLOWING: Final = 2
@@ -178,22 +178,15 @@ def _request(
 ) -> str:
     if one is None and other is not None:
         asked = got[other]["messages"][-1:]
-        return (
-            f"Extra model request: {_which(agent, got, other)}, which the golden trace does not have.\n{_asked(asked)}"
-        )
+        return f"Extra model request: request {other + 1} of {agent!r}, which the golden trace does not have.\n{_asked(asked)}"
     assert one is not None  # noqa: S101 - one of the two is given
     if other is None:
         asked = wanted[one]["messages"][-1:]
-        return f"Missing model request: {_which(agent, wanted, one)}, which the run did not make.\n{_asked(asked)}"
+        return f"Missing model request: request {one + 1} of {agent!r}, which the run did not make.\n{_asked(asked)}"
     return (
-        f"Model request that differs: {_which(agent, wanted, one)}.\n"
+        f"Model request that differs: request {one + 1} of {agent!r}.\n"
         f"{_indented(first_difference(wanted[one], got[other]))}"
     )
-
-
-def _which(agent: str, requests: list[dict[str, Any]], at: int) -> str:
-    number = rounds(requests)[at]
-    return f"request {at + 1} of {agent!r}" + (f" (round {number} of its conversation)" if number > 1 else "")
 
 
 def _asked(messages: list[dict[str, Any]]) -> str:

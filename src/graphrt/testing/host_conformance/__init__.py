@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from graphrt.stores.protocol import Store
-from graphrt.testing.conformance._report import Failure, NotOffered, Report
+from graphrt.testing.conformance._report import NotOfferedError, Report, Rule, checked
 from graphrt.testing.conformance._world import BrokenClauseError, rules_of
 from graphrt.testing.host_conformance import lives, messages, tasks
 from graphrt.testing.host_conformance._world import HostWorld, MakeHost
@@ -25,21 +25,8 @@ from graphrt.testing.host_conformance._world import HostWorld, MakeHost
 __all__ = ["CLAUSES", "TASK_CLAUSES", "BrokenClauseError", "HostClause", "check"]
 
 
-class HostClause:
-    """One rule of a host. A call raises `BrokenClauseError` if the host breaks it; errors of the host come out.
-
-    Args:
-        theme: Name of the module that defines the rule.
-        name: Name of the function that checks it.
-        run: The function. Its docstring is the rule.
-    """
-
-    def __init__(self, theme: str, name: str, run: Callable[[HostWorld], None]) -> None:
-        self.theme = theme
-        self.name = name
-        self.rule: str = (run.__doc__ or "").strip()
-        """The rule, in 1..2 sentences."""
-        self._run = run
+class HostClause(Rule):
+    """One rule of a host. A call raises `BrokenClauseError` if the host breaks it; errors of the host come out."""
 
     def __call__(
         self, make: MakeHost, open_store: Callable[[], Store], *, look_s: float = 0.5, patience_s: float = 20.0
@@ -59,9 +46,6 @@ class HostClause:
             self._run(world)
         finally:
             world.close()
-
-    def __repr__(self) -> str:
-        return f"{self.theme}.{self.name}"
 
 
 CLAUSES: Final[tuple[HostClause, ...]] = tuple(
@@ -94,16 +78,10 @@ def check(
     Returns:
         The report. Errors of the host are failures in it and are not raised.
     """
-    checked: list[HostClause] = []
-    failures: list[Failure] = []
-    absent: list[NotOffered] = []
-    for clause in (*CLAUSES, *TASK_CLAUSES) if only is None else only:
+
+    def checks(clause: HostClause) -> None:
         if not queues and clause in TASK_CLAUSES:
-            absent.append(NotOffered(clause, "a host that serves queues"))
-            continue
-        checked.append(clause)
-        try:
-            clause(make, make_factory(), look_s=look_s, patience_s=patience_s)
-        except Exception as error:  # noqa: BLE001 - a host may fail in any way; the report names the error
-            failures.append(Failure(clause, error))
-    return Report(tuple(checked), tuple(failures), tuple(absent))
+            raise NotOfferedError("a host that serves queues")
+        clause(make, make_factory(), look_s=look_s, patience_s=patience_s)
+
+    return checked((*CLAUSES, *TASK_CLAUSES) if only is None else only, checks)

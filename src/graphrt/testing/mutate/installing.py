@@ -144,12 +144,9 @@ class FirstRun:
                 try:
                     mutant(graph, mutation)
                 except DefinitionError as error:
-                    write(self.folder, _refusal(key, mutation, error))
+                    codes = sorted({problem.code for problem in error.problems})
+                    write(self.folder, {"refused": [key, mutation.id, codes]})
             self._try({nested: child for child in graph.nested.values() if (nested := Unit(child).key) not in graphs})
-
-
-def _refusal(key: str, mutation: Mutation, error: DefinitionError) -> dict[str, Any]:
-    return {"refused": [key, mutation.id, sorted({problem.code for problem in error.problems})]}
 
 
 @final
@@ -173,9 +170,6 @@ class MutantRun:
             return None
         try:
             made = mutant(graph, self._mutation, self._act)
-        except DefinitionError as error:
-            write(self.folder, _refusal(self._key, self._mutation, error))
-            raise
         except (LookupError, ValueError):
             return None  # a graph of the same function with other policies, which this mutation says nothing about
         if os.getpid() not in self._made:

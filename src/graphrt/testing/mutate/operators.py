@@ -7,7 +7,7 @@ no test can notice are not listed: an edge to END that is dropped, or two labels
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any, Final, final
 
@@ -59,14 +59,7 @@ class Mutation:
 
     def to_json(self) -> dict[str, Any]:
         """Return what `of` reads."""
-        return {
-            "operator": self.operator,
-            "detail": self.detail,
-            "words": self.words,
-            "node": self.node,
-            "arcs": self.arcs,
-            "args": dict(self.args),
-        }
+        return asdict(self)
 
     @property
     def branch(self) -> tuple[str, int] | None:
@@ -77,8 +70,8 @@ class Mutation:
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Mutation:
         """Read what `to_json` returned."""
-        arcs = tuple(Arc(*arc) for arc in data["arcs"])
-        return cls(data["operator"], data["detail"], data["words"], data["node"], arcs, data["args"])
+        fields: dict[str, Any] = {**data, "arcs": tuple(Arc(*arc) for arc in data["arcs"])}
+        return cls(**fields)
 
 
 def mutations(topology: Mapping[str, Any], *, seed: int = 0) -> tuple[Mutation, ...]:

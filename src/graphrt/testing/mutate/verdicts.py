@@ -117,15 +117,11 @@ def _verdict_on(
     }
     limit = timeout_s if timeout_s is not None else limit_s(first, candidate.tests)
     result = runs.run(folder / "1", job, first=False, timeout_s=limit)
-    if not result.finished and result.exit_code is not None and not _noticed(result):
+    if not result.finished and result.exit_code is not None and not (result.failed or result.uncollected):
         # It may have died of something else, such as too little memory.
         result = runs.run(folder / "2", job, first=False, timeout_s=limit)
     shutil.rmtree(folder, ignore_errors=True)
     return _judge(candidate, result, limit)
-
-
-def _noticed(result: PytestResult) -> bool:
-    return bool(result.failed or result.uncollected or any("refused" in line for line in result.told))
 
 
 def _judge(candidate: Candidate, result: PytestResult, limit: float) -> Verdict:
@@ -135,9 +131,6 @@ def _judge(candidate: Candidate, result: PytestResult, limit: float) -> Verdict:
     def verdict(status: str, test: str = "", note: str = "") -> Verdict:
         return Verdict(candidate, status, test, note, len(passed), result.seconds)
 
-    refused = [code for line in result.told if "refused" in line for code in line["refused"][2]]
-    if refused:
-        return verdict("refused", note=f"compile() says {', '.join(dict.fromkeys(refused))}")
     if result.failed:
         return verdict("killed", result.failed[0].test, result.failed[0].error)
     if result.uncollected:

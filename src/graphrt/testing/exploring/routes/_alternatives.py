@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, Final
+from typing import Any
 
 from graphrt.commands import END, START, Command, Interrupt, Send, node_name
 from graphrt.errors import closest, names
@@ -89,7 +89,7 @@ def read(
     """
     given = {node_name(key): items for key, items in (alternatives or {}).items()}
     inputs = _listed(given.pop(START, [input]), "the input (START)")
-    free = not given and not replies and harness is None and alternatives is None and not _is_given(answers)
+    free = not given and not replies and harness is None and alternatives is None and not (callable(answers) or answers)
     known = dict(_paths(graph, ""))
     if free:
         given = dict.fromkeys(path for path, (owner, name) in known.items() if name not in owner.nested)
@@ -129,10 +129,6 @@ def read(
         asked=tuple(asked),
         labels=labels,
     )
-
-
-def _is_given(answers: Any) -> bool:
-    return callable(answers) or bool(answers)
 
 
 def _listed(items: Any, of: str) -> tuple[Any, ...]:
@@ -288,9 +284,6 @@ def _any_call(_request: Any) -> bool:
     return True
 
 
-_ONE: Final = 1
-
-
 def _takes_context(function: Any) -> bool:
     """Return whether *function* wants the context: a second positional parameter without a default, as of a node."""
     try:
@@ -302,4 +295,4 @@ def _takes_context(function: Any) -> bool:
         for one in parameters
         if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) and one.default is one.empty
     ]
-    return len(positional) > _ONE
+    return len(positional) > 1
