@@ -103,6 +103,8 @@ class Surroundings:
     holding: bool = False
     """Whether the code is inside a model call that holds a reservation of a budget. A call made there must not wait for
     room: it could be waiting for the reservation of the call that it is part of."""
+    recording: Any = None
+    """The Context whose effect, or call of a plain harness, is running; its result will be recorded as a whole."""
     attempt: Any = None
     """The `Attempt` of the task whose nested graph is running; None outside of nested graphs."""
     pools: tuple[Any, ...] = ()

@@ -226,28 +226,33 @@ Goto: TypeAlias = NodeRef | EndType | Send | Sequence["NodeRef | EndType | Send"
 
 @final
 class Command(Generic[U_co]):
-    """A node's result that updates the state *and* chooses the next nodes.
+    """The result of a node, or of a tool, that updates the state *and* chooses the next nodes.
 
     Attributes:
         update: A partial update, or None for no change.
         goto: A node, END, a Send or a list of these. It *replaces* all outgoing edges of the node, joins included.
             None leaves the edges in force; an empty list ends the branch.
+        result: Only in a tool: what the model reads, as any result of a tool. None: the text "Done.".
     """
 
-    __slots__ = ("goto", "update")
+    __slots__ = ("goto", "result", "update")
 
-    def __init__(self, *, update: U_co | None = None, goto: Goto | None = None) -> None:
+    def __init__(self, *, update: U_co | None = None, goto: Goto | None = None, result: Any = None) -> None:
         self.update: U_co | None = update
         self.goto: Goto | None = goto
+        self.result: Any = result
 
     def __eq__(self, other: object) -> bool:
         that: Any = other
-        return issubclass(type(that), Command) and bool((that.update, that.goto) == (self.update, self.goto))
+        return issubclass(type(that), Command) and bool(
+            (that.update, that.goto, that.result) == (self.update, self.goto, self.result)
+        )
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # holds an arbitrary value
 
     def __repr__(self) -> str:
-        return f"Command(update={self.update!r}, goto={self.goto!r})"
+        result = "" if self.result is None else f", result={self.result!r}"
+        return f"Command(update={self.update!r}, goto={self.goto!r}{result})"
 
 
 def check_signal_name(name: Any) -> str:

@@ -14,7 +14,7 @@ within the task, at every execution. `_scope` has the services of the run. For t
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from copy import copy
 from functools import partial
 from itertools import count
@@ -27,15 +27,23 @@ from graphrt._drivers.blocking_calls import call_store
 from graphrt._drivers.context import Suspended
 from graphrt._drivers.node_effects import EffectKind, perform_async
 from graphrt._drivers.remembered_calls import Call
+from graphrt._engine.fold import FoldError, applied, fold
 from graphrt._engine.model_calls import ModelCall
+from graphrt._engine.redacting import redacted_update
+from graphrt._engine.route import Router
 from graphrt._engine.spending import spending
 from graphrt._engine.storability import check_storable
-from graphrt._engine.task import Spent
+from graphrt._engine.task import Spent, Task, Wrote
 from graphrt._flows.live import MessageItem
 from graphrt._plan.fields import own
+from graphrt._plan.nodes import tool_problems
+from graphrt._plan.quoting import short
+from graphrt._plan.specs import ToolUse
 from graphrt._usage.amounts import settled, used_amounts
 from graphrt._usage.budget import check_budget
 from graphrt.errors import BudgetExceededError, HarnessError, ReplayDivergedError, StoreError
+from graphrt.errors._codes.nodes import BAD_UPDATE_OF_TOOL, UNDECLARED_WRITE_OF_TOOL
+from graphrt.errors._codes.tools import TOOL_STATE
 from graphrt.events import Amounts
 from graphrt.harness._harness_checks import check_harness
 from graphrt.harness.agent._bound_harness import BoundHarness
@@ -52,6 +60,7 @@ from graphrt.harness.agent._host import (
     warn,
 )
 from graphrt.harness.budget._ledger import Ledger
+from graphrt.harness.tools._state_view import state_view
 from graphrt.stores.ids import bare_id
 
 if TYPE_CHECKING:
@@ -61,10 +70,11 @@ if TYPE_CHECKING:
     from graphrt._drivers.context import Context
     from graphrt._drivers.run_services import RunServices
     from graphrt._engine.model_calls import ModelEvent
-    from graphrt._engine.task import Task
+    from graphrt._engine.run_state import RunState
     from graphrt._usage.budget import Budget
     from graphrt.harness.agent._host import Fact, Question
     from graphrt.harness.protocol import ModelResponse
+    from graphrt.harness.tools.protocol import Tool
 
 
 @final
@@ -78,6 +88,7 @@ class TaskHost:
         "_flying",
         "_scope",
         "_task",
+        "_written",
         "deps",
         "emit",
         "is_read",
@@ -102,6 +113,8 @@ class TaskHost:
         """Key of a question to the start order of the runs that asked it, outermost first."""
         self._flying: dict[Future[None], AsyncTask[Any] | None] = {}
         """Harness runs in flight: a future that is set at their end, and their asyncio task."""
+        self._written: list[tuple[tuple[int, ...], Sequence[dict[str, Any]], Sequence[Any] | None]] = []
+        """What the tools of each ended agent run wrote: start order of the run, updates in call order, and targets."""
         self.deps: Any = self._scope.deps
         self.node: str | None = self._task.node.name
         thread = self._scope.thread
@@ -203,6 +216,10 @@ class TaskHost:
             return
         if emit is not None:
             emit("messages", MessageItem(node=self._task.node.name, task_id=self._task.id, item=item), self._task)
+
+    def recorded_whole(self) -> AbstractContextManager[None]:
+        """Surround a call of a plain harness, whose reply is recorded as a whole."""
+        return inside(recording=self._context)
 
     async def recall(self, key: str) -> Recalled:
         """Return what is recorded of the model call *key*: by this task, or in the log of a run that is executed again.
@@ -363,13 +380,62 @@ class TaskHost:
     def charged(self, reply: Any) -> Any:
         """Set the task's usage; return *reply*, what the node returned, in the form in which the engine gets it.
 
-        It becomes a `Spent` if the tokens that the node used must be taken off the field `token_budget` of the state.
+        It becomes a `Wrote` if tools of its agents wrote to the state or routed, and a `Spent` if the tokens that the node
+        used must be taken off the field `token_budget` of the state.
         """
         task = self._task
+        if self._written:
+            # By the start order of the runs, not by their ends: the fold must not depend on timing (rule R2).
+            runs = sorted(self._written, key=lambda run: run[0])
+            updates = [update for _, wrote, _ in runs for update in wrote]
+            reply = Wrote(reply, updates, [goto for _, _, goto in runs if goto is not None])
         if task.extra is None:
             return reply
         self.account()
         return Spent(reply) if spending(task.engine, task) else reply  # `spending`: the update of that field, if any
+
+    def admit(self, agent: str, tool: Tool, *, below: bool) -> None:
+        """Check that the fields and targets that *tool* of *agent* declares are those of the graph."""
+        task, use = self._task, ToolUse.of(tool, below=below)
+        where = task.engine.where(task)
+        problem = next(tool_problems(use, task.engine.plan.update, cached=task.node.cache is not None), None)
+        around = surroundings()
+        if problem is None and around.agent is None and around.recording is self._context and (use.writes or use.goto):
+            problem = (
+                "writes or routes, and the agent runs in ctx.effect() or in another harness, whose result is recorded "
+                "without that: run it with ctx.bind(agent)"
+            )
+        if problem is not None:
+            raise TOOL_STATE(tool=use.tool, agent=agent, node=self.node, problem=problem, where=where)
+        if use.goto:
+            Router(task.engine.plan, lambda: where).targets(use.goto, task.node)
+
+    def state(self, tool: Tool, wrote: Sequence[Mapping[str, Any]]) -> Any:
+        """Return the view of the state for one call of *tool*, with the updates *wrote* folded in."""
+        engine, task = self._task.engine, self._task
+        make = partial(state_with, engine, task, wrote)
+        return state_view(tool.spec.name, tool.policy.reads, make, mapping=engine.plan.state.kind == "typeddict")
+
+    def update(self, tool: Tool, update: Any) -> dict[str, Any]:
+        """Return the update of a `Command` of *tool*, checked and redacted."""
+        engine, task, name = self._task.engine, self._task, tool.spec.name
+        schema, where = engine.plan.update, engine.where(task)
+        entries = schema.entries(update)
+        if entries is None:
+            quoted = short(update)
+            raise BAD_UPDATE_OF_TOOL(tool=name, quoted=quoted, fields=engine.fields, node=self.node, where=where)
+        for field in entries:
+            if field not in tool.policy.writes:
+                raise UNDECLARED_WRITE_OF_TOOL(
+                    tool=name, field=field, declared=tool.policy.writes, node=self.node, where=where
+                )
+        checked = schema.checked(entries, node=task.node.name, where=where)
+        # Before it is recorded with the call: rules of redaction may be about its fields.
+        return dict(redacted_update(engine, checked, f"an update of tool {name!r}"))
+
+    def wrote(self, updates: Sequence[Mapping[str, Any]], goto: Sequence[Any] | None) -> None:
+        """Keep what the tools of an agent run wrote, until the node ends, and where they lead."""
+        self._written.append((surroundings().order, [dict(update) for update in updates], goto))
 
     async def failed(self, error: Exception) -> None:
         """Cancel and await what a failed attempt left behind; discard its replies if they may have caused *error*."""
@@ -397,6 +463,24 @@ class TaskHost:
         """Set the task's usage to that of all its calls, those of failed attempts included. Called when they change."""
         extra = self._task.more()
         extra.usage = extra.models.used() if extra.models is not None else None
+
+
+def state_with(engine: RunState, task: Task, wrote: Sequence[Mapping[str, Any]]) -> Any:
+    """Return the snapshot of *task* with the updates *wrote* folded in, as an instance of the state class.
+
+    Raises:
+        UpdateError: A reducer failed.
+    """
+    if not wrote:
+        return engine.make_view(engine.values)
+    writer = Task(task.node, task.index, task.superstep, task.arg, None, engine)
+    writer.updates = tuple(dict(update) for update in wrote)
+    values = dict(engine.values)  # one more reference to each list, so that `applied` extends none in place (R15)
+    try:
+        folded = fold(engine.fields, values, [writer], where=partial(engine.where, task))
+    except FoldError as error:
+        raise error.error from error.error.__cause__
+    return engine.make_view(applied(values, engine.fields, folded)[0])
 
 
 def default_tools(harness: Any, task: Task, warnings: list[str]) -> Sequence[str] | None:

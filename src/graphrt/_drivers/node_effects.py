@@ -27,6 +27,7 @@ from functools import partial
 from types import FunctionType
 from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 
+from graphrt._ambient import inside
 from graphrt._drivers.remembered_calls import Arguments, Call, RememberedCalls, shown
 from graphrt._drivers.run_services import RunServices
 from graphrt._engine.emit_events import Logged
@@ -212,7 +213,13 @@ async def perform_async(
     if known is None:
         raise _unknown(task, key)
     recorded = services.recorded
-    result = await (fn(*args) if recorded is None else recorded.aeffect(task, key, fn))
+    if recorded is not None:
+        result = await recorded.aeffect(task, key, fn)
+    elif about is None:  # a call of the node: agents in it cannot write to the state, since it is recorded as a whole
+        with inside(recording=context):
+            result = await fn(*args)
+    else:
+        result = await fn(*args)
     context._check_kept()
     result = _take(task, call, result)
     if kind != "pure":

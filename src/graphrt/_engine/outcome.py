@@ -42,6 +42,7 @@ from graphrt._engine.task import (
     Stopped,
     Task,
     TimedOut,
+    Wrote,
 )
 from graphrt._plan.fields import ABSENT, Field, describe, own
 from graphrt._plan.quoting import quoted, short
@@ -50,7 +51,13 @@ from graphrt._plan.views import HAS_MAPPING
 from graphrt.commands import DELETE, UNSET, Command, Interrupt, Replacement, Send, Sentinel
 from graphrt.errors import AuditError, GraphrtError, a_type
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.nodes import BAD_ANSWER_TYPE, BAD_UPDATE, UNDECLARED_WRITE
+from graphrt.errors._codes.nodes import (
+    BAD_ANSWER_TYPE,
+    BAD_UPDATE,
+    DIFFERENT_GOTOS,
+    RESULT_OF_A_NODE,
+    UNDECLARED_WRITE,
+)
 from graphrt.reducers import TOKEN_BUDGET
 
 if TYPE_CHECKING:
@@ -75,8 +82,8 @@ def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
         )
     kind = reply.__class__
     # `looks`: changes of the state in place are looked for at each report, and not only at the commit (R15). For a
-    # Spent the recursive call below does that with the reply inside it; a stopped task has no outcome.
-    if engine.looks and kind is not Spent and kind is not Stopped:
+    # Spent or Wrote the recursive call below does that with the reply in it; a stopped task has no outcome.
+    if engine.looks and kind is not Spent and kind is not Wrote and kind is not Stopped:
         values, sizes, keeps = engine.values, engine.sizes, engine.keeps
         # CPython compares two dicts of the same objects by identity, in one call: about 3 % of the loop over a dict
         # (decision 0052). The view gets no local name, because that would be one more owner of its lists.
@@ -127,6 +134,9 @@ def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
             _spent(engine, task, spending(engine, task))
     elif kind is Interrupt:
         _returned(engine, task, reply)
+    elif kind is Wrote:
+        report(engine, task, execution, reply.reply)
+        _written(engine, task, reply)
     elif kind is Spent:  # the reply first, then what its model calls take off the budget
         report(engine, task, execution, reply.reply)
         _spent(engine, task, spending(engine, task))
@@ -137,6 +147,49 @@ def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
 
 MARKERS = frozenset({Sentinel, Replacement})
 """Classes of the markers that an update may contain: DELETE and Overwrite."""
+
+
+def _written(engine: RunState, task: Task, wrote: Wrote) -> None:
+    """Add what tools wrote to the outcome of an ended task, and take the target that they led to.
+
+    Fail the task if they led elsewhere than the node's own Command, or than each other.
+    """
+    if task.status != DONE:  # it paused or failed: the next execution writes it again
+        return
+    try:
+        goto = task.goto
+        for targets in wrote.gotos:
+            found = _checked_goto(engine, task, targets)
+            if goto is not None and found != goto:
+                raise DIFFERENT_GOTOS(
+                    who=f"Agents in node {task.node.name!r}, or one of them and the node itself,",
+                    first=short(_names(goto)),
+                    second=short(_names(found)),
+                    node=task.node.name,
+                    where=engine.where(task),
+                )
+            goto = found
+        updates = tuple(stamped(engine, task, update) for update in wrote.updates)
+    except GraphrtError as error:
+        _fail(task, error, None, raise_as_is=True, final=isinstance(error, AuditError))
+        return
+    task.goto = goto
+    task.updates = (*updates, *task.updates)
+
+
+def _checked_goto(engine: RunState, task: Task, goto: Any) -> tuple[Any, ...]:
+    """Return the checked targets of a goto: NodePlan, END, or a Due for a Send.
+
+    Raises:
+        RouteError, UpdateError, AuditError: A target is wrong, or the argument of a Send cannot be stored or redacted.
+    """
+    targets = Router(engine.plan, partial(engine.where, task)).targets(goto, task.node)
+    return tuple(_target(engine, task, target) for target in targets)
+
+
+def _names(targets: tuple[Any, ...]) -> list[str]:
+    """Return checked targets as names, for an error."""
+    return [target.node.name if target.__class__ is Due else str(getattr(target, "name", target)) for target in targets]
 
 
 def _spent(engine: RunState, task: Task, spending: tuple[dict[str, Any], ...]) -> None:
@@ -246,10 +299,11 @@ def check_reply(engine: RunState, task: Task, reply: Any) -> None:
         if reply.__class__ is Command:
             goto = reply.goto
             update = reply.update
+            if reply.result is not None:
+                raise RESULT_OF_A_NODE(node=task.node.name, quoted=short(reply.result), where=engine.where(task))
         if update is not None:
             task.updates = (stamped(engine, task, _checked(engine, task, update)),)
-        targets = None if goto is None else Router(engine.plan, partial(engine.where, task)).targets(goto, task.node)
-        task.goto = None if targets is None else tuple(_target(engine, task, target) for target in targets)
+        task.goto = None if goto is None else _checked_goto(engine, task, goto)
     except GraphrtError as error:
         _fail(task, error, None, raise_as_is=True, final=isinstance(error, AuditError))
         return

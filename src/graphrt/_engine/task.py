@@ -1,7 +1,7 @@
 """Tasks (one activation of one node in one superstep), and the replies that a driver may report about them.
 
 Plain values only: the engine creates tasks, and drivers run them. A reply is an update, a Command, an Interrupt, None,
-or one of the classes `Failed`, `TimedOut`, `Asked`, `Nested`, `Spent` and `Stopped`; `outcome` reads it.
+or one of the classes `Failed`, `TimedOut`, `Asked`, `Nested`, `Spent`, `Wrote` and `Stopped`; `outcome` reads it.
 
 Data: `Task` has what every task needs. Everything rarer (questions, effects, failures, a nested graph) is in `Extra`,
 which is made at first need, so that a plain task costs one object.
@@ -214,7 +214,8 @@ class Task:
         self.status: int = DUE
         """One of DUE, RUNNING, DONE, HANDLED, PAUSED and FAILED."""
         self.updates: tuple[dict[str, Any], ...] = ()
-        """Validated updates: 0 or 1; for a nested graph one for each of its commits, in commit order."""
+        """Validated updates: 0 or 1 of a node, after those of the tools of its agents; for a nested graph one for each of
+        its commits, in commit order."""
         self.goto: tuple[Any, ...] | None = None
         """Checked targets of a Command: NodePlan, END, or a Due for a Send; None if the node's edges apply."""
         self.ends_s: float | None = None
@@ -364,6 +365,24 @@ class Spent:
 
     def __init__(self, reply: Any) -> None:
         self.reply = reply
+
+
+@final
+class Wrote:
+    """Reply: what a node returned, after tools of its agents wrote to the state or led to other nodes.
+
+    Args:
+        reply: What the node returned, or a reply of another class.
+        updates: Updates of the tools, checked and redacted, in the order of their calls; they fold before the node's.
+        gotos: Targets that tools led to, for each agent run that ended by that: 0..n.
+    """
+
+    __slots__ = ("gotos", "reply", "updates")
+
+    def __init__(self, reply: Any, updates: Sequence[dict[str, Any]], gotos: Sequence[Any]) -> None:
+        self.reply = reply
+        self.updates = updates
+        self.gotos = gotos
 
 
 @final

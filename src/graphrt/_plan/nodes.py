@@ -14,11 +14,11 @@ from graphrt._arguments import number_problem
 from graphrt._plan import hints
 from graphrt._plan.fields import describe, is_mapping
 from graphrt._plan.quoting import short
-from graphrt._plan.specs import ChosenGraph, NodeSpec
+from graphrt._plan.specs import ChosenGraph, NodeSpec, ToolUse
 from graphrt._plan.state import StateSchema
 from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import Command
-from graphrt.errors import Problem, closest
+from graphrt.errors import Problem, closest, names
 from graphrt.errors._codes.findings import (
     BAD_LIMIT_IN_GRAPH,
     BAD_POLICY,
@@ -202,6 +202,35 @@ def targets_in_a_type(node: NodeSpec) -> Iterator[Problem]:
         if targets is not None and targets[0]:
             text = ", ".join(repr(target) for target in targets[0])
             yield COMMAND_OF_TARGETS(node=node.name, targets=text, where=node.where)
+
+
+def tool_problems(use: ToolUse, update: UpdateSchema, *, cached: bool) -> Iterator[str]:
+    """Yield what is wrong with a tool that is offered in a node, as ends of a sentence about the tool.
+
+    Whether the nodes exist that it may lead to is not checked here.
+
+    Args:
+        use: What the tool declares.
+        update: The updates of the graph.
+        cached: Whether the node keeps results (`cache=`).
+    """
+    state = update.state
+    computed: Any = getattr(state.cls, "model_computed_fields", ())
+    for name in use.reads:
+        if name not in state.fields and name not in computed:
+            yield f"reads {short(name)}, which is not a field of the state; fields: {names(state.fields)}"
+    if use.writes and (update.whole is not None or update.kind == "overwrite"):
+        yield "writes fields, and the nodes of this graph return whole states or updates"
+        return
+    for name in use.writes:
+        if name not in update.names:
+            yield f"writes {short(name)}, which is not a field of the update; fields: {names(update.names)}"
+        elif name in state.untracked:  # what a tool writes is recorded with its call, and such a field never is (R16)
+            yield f"writes {short(name)}, which is untracked, while results of tools are recorded"
+    if use.goto and use.below:
+        yield "declares goto=, and belongs to an agent that is a tool itself: only the agent of the node may route"
+    if cached and (use.writes or use.goto):
+        yield "writes or routes, and the node has cache=, which would leave that out the next time"
 
 
 def unknown_reads(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:

@@ -87,6 +87,25 @@ class NodeFields:
     """Fields that it always deletes."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolUse:
+    """What a tool that a node offers to its agent declares to do with the state, and where it may lead."""
+
+    tool: str
+    """Name of the tool."""
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    goto: tuple[Ref, ...]
+    below: bool = False
+    """Whether the tool belongs to an agent that is a tool itself."""
+
+    @classmethod
+    def of(cls, tool: Any, *, below: bool) -> ToolUse:
+        """Return what *tool*, a `graphrt.harness.Tool`, declares."""
+        policy = tool.policy
+        return cls(tool=tool.spec.name, reads=policy.reads, writes=policy.writes, goto=policy.goto, below=below)
+
+
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
     """A node as declared."""
@@ -101,6 +120,8 @@ class NodeSpec:
     """The function's return annotation, resolved if possible; `hints.UNRESOLVED` if not."""
     fields: NodeFields | None = None
     """The fields that the function declares to use; None if it declares none."""
+    tools: tuple[ToolUse, ...] = ()
+    """What the tools that the node offers to its agent declare: 0..n, as far as the builder was given the tools."""
     given: frozenset[str] = frozenset()
     """Names of the policy arguments that were given. The defaults of the builder do not replace these."""
 

@@ -285,8 +285,9 @@ class Plan:
             if policy is not _NO_POLICY:  # START has none
                 node.on_error = self._end_or_node(policy.on_error)
                 node.on_fatigue = self._end_or_node(policy.on_fatigue)
-                if policy.goto is not None:
-                    node.goto = frozenset(policy.goto)  # type: ignore[arg-type]  # validated references
+                by_tools = self.tool_targets(node.index)
+                if policy.goto is not None or by_tools:
+                    node.goto = by_tools.union(policy.goto or ())  # type: ignore[arg-type]  # validated references
             node.settle()
 
     def _node(self, ref: Any) -> NodePlan:
@@ -418,6 +419,14 @@ class Plan:
     def spec_fields(self, index: int) -> NodeFields | None:
         """Return the fields that the node declares to use; None if it declares none. *index* is 0 or more."""
         return self._node_specs[index].fields
+
+    def tool_writes(self, index: int) -> frozenset[str]:
+        """Return the fields that the tools of the node declare to write. *index* is 0 or more."""
+        return frozenset(name for use in self._node_specs[index].tools for name in use.writes)
+
+    def tool_targets(self, index: int) -> frozenset[str | EndType]:
+        """Return the names of nodes, or END, that the tools of the node may lead to. *index* is 0 or more."""
+        return frozenset(ref for use in self._node_specs[index].tools for ref in use.goto)  # type: ignore[misc]  # validated
 
     def spec_where(self, index: int) -> str:
         """Return the `file:line` where the node was added; empty if unknown, and for START."""

@@ -23,10 +23,11 @@ from graphrt._plan.nodes import (
     other_updates,
     policy_problems,
     targets_in_a_type,
+    tool_problems,
     unknown_reads,
     unknown_writes,
 )
-from graphrt._plan.specs import BranchSpec, EdgeSpec, GraphSpec, JoinSpec, NodeSpec, show
+from graphrt._plan.specs import BranchSpec, EdgeSpec, GraphSpec, JoinSpec, NodeSpec, ToolUse, show
 from graphrt._plan.state import short
 from graphrt.commands import END, RESERVED_NAMES, START, EndType, StartType
 from graphrt.errors import Problem, closest, names
@@ -52,6 +53,7 @@ from graphrt.errors._codes.findings import (
     RESERVED_NAME,
     START_AS_TARGET,
     START_TO_END,
+    TOOL_STATE_IN_NODE,
     UNKNOWN_NODE,
 )
 from graphrt.limits import Limits
@@ -140,6 +142,15 @@ class _Checks:
             yield from self._depth(node)
         yield from unknown_reads(node, self.spec.state)
         yield from self._policy(node)
+        for use in node.tools:
+            yield from self._tool(node, use)
+
+    def _tool(self, node: NodeSpec, use: ToolUse) -> Iterator[Problem]:
+        """Yield the errors of a tool that *node* offers: of the fields and the targets that it declares."""
+        for problem in tool_problems(use, self.spec.update, cached=node.policy.cache is not False):
+            yield TOOL_STATE_IN_NODE(tool=use.tool, node=node.name, problem=problem, where=node.where)
+        for target in use.goto:
+            yield from self._target(target, f"goto= of tool {use.tool!r} of node {node.name!r}", node.where)
 
     def _depth(self, node: NodeSpec) -> Iterator[Problem]:
         """Yield a problem if the nested graph *node* holds more levels of nested graphs than a run may have."""

@@ -69,6 +69,9 @@ def _writers(plan: Plan) -> dict[str, frozenset[int]]:
     if plan.update.whole is not None:  # nodes write no fields, and updates of the whole state never conflict
         return {}
     for node in plan.nodes:
+        for name in plan.tool_writes(node.index):
+            if not plan.state.fields[name].aggregates:
+                found.setdefault(name, []).append(node.index)
         hint = plan.spec_hint(node.index)  # the return annotation
         # In a graph whose nodes return whole states, an annotation names every field, and so none in particular.
         if node.policy.writes is None and (hint is hints.UNRESOLVED or plan.update.kind == "overwrite"):
@@ -79,7 +82,8 @@ def _writers(plan: Plan) -> dict[str, frozenset[int]]:
         for name in wrote:
             if not plan.state.fields[name].aggregates:
                 found.setdefault(name, []).append(node.index)
-    return {name: frozenset(found[name]) for name in plan.state.fields if len(found.get(name, ())) > 1}
+    writers = {name: frozenset(found[name]) for name in plan.state.fields if name in found}
+    return {name: nodes for name, nodes in writers.items() if len(nodes) > 1}
 
 
 def _narrower(plan: Plan, hint: Any) -> frozenset[str]:

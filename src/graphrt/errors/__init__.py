@@ -18,7 +18,7 @@
     │   ├── AuthenticationError, RateLimitError, ContextOverflowError, RefusalError,
     │   ├── TransientModelError, BadResponseError, BadRequestError
     │   ├── ToolError            a tool whose failure must not be shown to the model
-    │   │   └── ToolArgumentsError
+    │   │   └── ToolArgumentsError, ToolStateError
     │   └── ScriptError
     ├── StoreError               the world: disk, database
     │   └── ConflictError        another writer owns the thread
@@ -83,6 +83,7 @@ __all__ = [
     "TaskFailure",
     "ToolArgumentsError",
     "ToolError",
+    "ToolStateError",
     "TransientModelError",
     "UpdateError",
     "WaitTimeoutError",
@@ -390,6 +391,12 @@ class ToolArgumentsError(ToolError):
     """The arguments of a tool call do not fit the tool. The text is written for the model."""
 
     default_code = "tool-arguments"
+
+
+class ToolStateError(ToolError):
+    """A tool does not fit the state of its graph, or read what it does not declare. The model cannot correct that."""
+
+    default_code = "tool-state"
 
 
 class StoreError(GraphrtError):

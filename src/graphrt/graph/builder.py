@@ -44,7 +44,7 @@ from graphrt.graph.decorator import NodeDecorator
 from graphrt.graph.handles import I_co, Outcome, RouterResult, S, Source, Target, U, function_of
 from graphrt.graph.harness_node import HarnessPolicy, harness_node, is_harness
 from graphrt.graph.places import at, caller, here
-from graphrt.graph.policies import DEFAULTS, GraphPolicy, NodeDefaults, NodePolicy, read_policy
+from graphrt.graph.policies import DEFAULTS, GraphPolicy, NodeDefaults, NodePolicy, offered_tools, read_policy
 from graphrt.limits import Limits
 
 if TYPE_CHECKING:
@@ -336,10 +336,11 @@ class GraphBuilder(Generic[S, U, I_co]):
         fields = fields_of(fn)
         if fields is not None and fields.writes:  # what `declare_fields` said about the function
             given = {"writes": fields.writes, **given}
+        tools = offered_tools(fn, given)
         policy, problems = read_policy(name, given, self._ref, where)
         self._problems += problems
         hint = hints.return_hint(fn, self._localns) if getattr(fn, "__annotations__", None) else hints.UNRESOLVED
-        self._declared.append(NodeSpec(name, fn, policy, where, hint, fields, own))
+        self._declared.append(NodeSpec(name, fn, policy, where, hint, fields, tools, own))
         self._by_function.setdefault(id(fn), name)
 
     def set_node_defaults(self, **policy: Unpack[NodeDefaults]) -> GraphBuilder[S, U, I_co]:

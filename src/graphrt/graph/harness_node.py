@@ -24,7 +24,7 @@ from graphrt.errors._codes.findings import (
     HARNESS_WITHOUT_ANSWER_FIELD,
 )
 from graphrt.graph.handles import S
-from graphrt.graph.policies import NodePolicy
+from graphrt.graph.policies import NodePolicy, several
 
 if TYPE_CHECKING:
     from graphrt.harness import AgentReply, Prompt, Template
@@ -71,17 +71,20 @@ def harness_node(
     # Fields to parts of the reply, for the fields that the node writes.
     wrote: dict[str, str] = {target: ""} if isinstance(target, str) else {}
     wrote |= target if is_mapping(target) else {}
-    tools = given.get("tools")
+    tools: Any = given.get("tools")
+    if tools is not None:
+        policy["tools"] = tools = list(several(tools))
     reads = getattr(source, "fields", (source,) if isinstance(source, str) else ())
 
     async def node(state: Any, ctx: Context[Any]) -> dict[str, Any]:
         """Run the harness on the prompt, and return the update. `bind` lets it use only the tools of this node."""
         prompt: Any = _prompt(source, state)
-        reply: AgentReply = await ctx.bind(harness, tools=None if tools is None else list(tools)).run(prompt)
-        return {field: _part(reply, part, is_chat=field == chat) for field, part in wrote.items()}
+        reply: AgentReply = await ctx.bind(harness, tools=tools).run(prompt)
+        parts = {field: part for field, part in wrote.items() if not _is_missing(reply, part, is_chat=field == chat)}
+        return {field: _part(reply, part, is_chat=field == chat) for field, part in parts.items()}
 
     declare_form(node, "agent", {"agent": harness, "input": given.get("input"), "output": given.get("output")})
-    return declare_fields(node, reads=reads, writes=wrote), policy, problem
+    return declare_fields(node, reads=reads, writes=wrote, agent=harness), policy, problem
 
 
 def _conversation(state: StateSchema) -> str | None:
@@ -135,6 +138,11 @@ def _prompt(source: Any, state: Any) -> Any:
     if isinstance(source, str):
         return state[source] if is_mapping(state) else getattr(state, source)
     return source.render(state) if hasattr(source, "render") else source(state)
+
+
+def _is_missing(reply: Any, part: str, *, is_chat: bool) -> bool:
+    """Return whether *part* is the answer, and a tool led to another node before the agent gave one."""
+    return reply.stopped == "goto" and part in ("", "output") and not is_chat
 
 
 def _part(reply: Any, part: str, *, is_chat: bool) -> Any:

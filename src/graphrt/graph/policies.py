@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 import typing_extensions as te
 
 from graphrt._arguments import is_number
-from graphrt._plan.specs import Policy
+from graphrt._plan.node_attributes import agent_of
+from graphrt._plan.specs import Policy, ToolUse
 from graphrt.commands import EndType
 from graphrt.errors import Problem, closest
 from graphrt.errors._codes.findings import (
@@ -23,6 +24,7 @@ from graphrt.limits import RetryPolicy, is_queue_name
 
 if TYPE_CHECKING:
     from graphrt._usage.budget import Budget
+    from graphrt.harness.tools.protocol import Tool
 
 _OPTIONS = frozenset(Policy.__slots__)
 """Names of all policy arguments."""
@@ -50,9 +52,10 @@ class NodeDefaults(te.TypedDict, total=False):
     """Target that runs instead of the node once `max_visits` is reached."""
     max_visits: int | None
     """Number of supersteps in which the node may be active; None is no limit."""
-    tools: Iterable[str]
-    """Names of the tools that the agent of the run may use for this node; by default all of its tools, and in a nested
-    graph all that need no approval. An empty list offers none."""
+    tools: Iterable[str | Tool]
+    """Tools that the agent of the run may use for this node, or their names; by default all of its tools, and in a nested
+    graph all that need no approval. An empty list offers none. `compile()` checks what tools declare to read and write
+    if they are given themselves."""
     budget: Budget | None
     """How much the model calls of each task of the node may use."""
 
@@ -137,13 +140,14 @@ def read_policy(
             options[option] = resolve(options[option])
     goto: Any = options.get("goto")
     if goto is not None:
-        options["goto"] = tuple(resolve(ref) for ref in _several(goto))
+        options["goto"] = tuple(resolve(ref) for ref in several(goto))
     writes = options.get("writes")
     if writes is not None:
-        options["writes"] = _several(writes)
+        options["writes"] = several(writes)
     if "tools" in options:
         tools: Any = options["tools"]
-        options["tools"] = _several(tools)
+        options["tools"] = several(tools)
+        options["tools"] = tuple(_tool_name(one) for one in options["tools"])
         odd = [one for one in options["tools"] if not isinstance(one, str)]
         if odd:
             options["tools"] = ()
@@ -152,7 +156,7 @@ def read_policy(
                     name=name,
                     option="tools",
                     given=odd[0],
-                    wanted="names of tools, and give the tools to the agent",
+                    wanted="tools that the agent has, or their names",
                     node=node,
                     where=where,
                 )
@@ -167,6 +171,32 @@ def read_policy(
         )
         options["budget"] = None
     return Policy(**options), problems
+
+
+def _tool_name(tool: Any) -> Any:
+    """Return the name of a tool, which may be given in place of its name; any other value unchanged."""
+    return tool if isinstance(tool, str) else getattr(getattr(tool, "spec", None), "name", tool)
+
+
+def offered_tools(fn: Any, given: Mapping[str, Any]) -> tuple[ToolUse, ...]:
+    """Return what the tools that a node offers declare to do with the state, as far as the tools are known.
+
+    They are known if the node runs an agent that it declares, or if `tools=` has the tools and not their names.
+
+    Args:
+        fn: The function of the node.
+        given: The policy arguments, as the user wrote them.
+    """
+    agent: Any = agent_of(fn)
+    wanted = several(given.get("tools", ()))
+    tools: Any = [tool for tool in wanted if hasattr(tool, "spec") and hasattr(tool, "policy")]
+    if hasattr(agent, "__graphrt_tools__"):
+        tools = agent.__graphrt_tools__({_tool_name(tool) for tool in wanted} if "tools" in given else None)
+    if not tools:
+        return ()
+    from graphrt.harness.tools.registry import needing_graph  # only a node with tools loads it
+
+    return tuple(ToolUse.of(tool, below=below) for tool, below in needing_graph(tools))
 
 
 def _misplaced(name: Any, options: dict[str, Any], node: str | None, where: str) -> list[Problem]:
@@ -197,7 +227,7 @@ def _misplaced(name: Any, options: dict[str, Any], node: str | None, where: str)
     return problems
 
 
-def _several(given: Any) -> tuple[Any, ...]:
+def several(given: Any) -> tuple[Any, ...]:
     """Return the names or targets that an option gives, which may be a single one, or something that is neither."""
     if isinstance(given, (str, EndType)) or hasattr(given, "__graphrt_node__") or not hasattr(given, "__iter__"):
         return (given,)

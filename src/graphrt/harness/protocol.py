@@ -54,6 +54,8 @@ FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filte
 """Why the model stopped writing."""
 
 
+ROUTED: Final = "goto"
+"""`AgentReply.stopped` of a run that ended because a tool led to another node."""
 _NO_OUTPUT: Final[Any] = None
 """Default of `AgentReply.output`, typed `Any` so that it fits every `OutputT_co`."""
 
@@ -87,7 +89,8 @@ class AgentReply(Generic[OutputT_co]):
     messages: tuple[Message, ...] = field(default=(), repr=False)
     """The whole conversation, this reply at its end, if an Agent led it; else empty."""
     stopped: str | None = None
-    """Name of the limit that ended an Agent's run early; None if the run came to its end."""
+    """What ended an Agent's run early: the name of a limit, or "goto" if a tool led to another node; None if the run
+    came to its end."""
     prompt_messages: int | None = field(default=None, repr=False)
     """How many of `messages` preceded the first answer, instructions included; None if unknown."""
 

@@ -22,6 +22,7 @@ from graphrt.errors._codes.arguments import (
 )
 from graphrt.errors._codes.ready_nodes import AGENT_WITHOUT_OUTPUT
 from graphrt.harness import Agent, AgentHarness, AgentReply, Budget, ChatModel, Prompt, Template
+from graphrt.harness.protocol import ROUTED
 from graphrt.harness.request import ReasoningEffort
 from graphrt.specs import Form, FunctionRef, Section, TemplateRef, TemplateText
 from graphrt.specs.manifest import Name
@@ -123,7 +124,7 @@ class ModelCall:
             options["system"] = self._filled(given, state, ctx) if isinstance(given, Template) else given
         asked = ctx.harness if self.harness is None else ctx.bind(self.harness, tools=self.tools, budget=self.budget)
         reply = await asked.run(prompt, **options)
-        if reply.stopped is not None and "output" in options and reply.output is None:
+        if reply.stopped not in (None, ROUTED) and "output" in options and reply.output is None:
             raise AGENT_WITHOUT_OUTPUT(node=ctx.node, limit=reply.stopped)
         return _thought_apart(reply)
 

@@ -11,6 +11,7 @@ from graphrt._drivers.context import Context
 from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, INVALID_ARGUMENT
 from graphrt.graph import declare_fields
 from graphrt.harness import Agent, AgentReply, Budget
+from graphrt.harness.protocol import ROUTED
 from graphrt.nodes._model_call import ModelCall, ModelForm, ModelOptions, PromptField, PromptSource, model_call
 from graphrt.nodes._state_access import AsyncNode, Into, checked_into, fields_in, update_of
 from graphrt.specs import BudgetSpec, Form, Section, declare_form
@@ -152,7 +153,8 @@ def _node(
 
     async def ask(state: Any, ctx: Context[Any]) -> dict[str, Any]:
         reply = await call.ask(state, ctx)
-        update = update_of(target, answer_of(reply), as_list=as_list, of=of)
+        routed = reply.stopped == ROUTED  # a tool led to another node before there was an answer
+        update = {} if routed else update_of(target, answer_of(reply), as_list=as_list, of=of)
         if thinking is not None:
             update[thinking] = [reply.thinking] if as_list else reply.thinking
         if messages is not None:
@@ -165,7 +167,7 @@ def _node(
         raise INVALID_ARGUMENT(
             argument=f"The fields that {of} writes", value=written, wanted="another field for each result"
         )
-    return declare_fields(ask, reads=call.reads, writes=written)
+    return declare_fields(ask, reads=call.reads, writes=written, agent=None if call.tools is not None else call.harness)
 
 
 def answer_of(reply: AgentReply) -> Any:

@@ -19,6 +19,7 @@ from graphrt.errors._codes.arguments import (
 )
 from graphrt.graph import declare_fields
 from graphrt.harness import Template
+from graphrt.harness.protocol import ROUTED
 from graphrt.nodes._model_call import ModelForm, ModelOptions, PromptField, PromptSource, model_call
 from graphrt.nodes._model_nodes import answer_of
 from graphrt.nodes._state_access import AsyncNode, SyncNode, checked_names, read
@@ -111,7 +112,8 @@ def _reduced(
             )
 
         async def ask(state: Any, ctx: Context[Any]) -> dict[str, Any]:
-            return update(answer_of(await call.ask(state, ctx)))
+            reply = await call.ask(state, ctx)
+            return {} if reply.stopped == ROUTED else update(answer_of(reply))
 
         reads = tuple(dict.fromkeys((*read_ones, *call.reads)))
         return declare_fields(ask, reads=reads, writes=(into,), deletes=gone)

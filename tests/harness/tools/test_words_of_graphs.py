@@ -55,8 +55,8 @@ def test_command_that_a_tool_returns_fails_the_run_and_is_not_told_to_the_model(
 
     assert caught.value.code == "tool-command"
     assert caught.value.tool == "hand_over"
-    assert "cannot update the state of the graph" in caught.value.what
-    assert "node" in caught.value.fix
+    assert "only a node may return" in caught.value.what
+    assert "@tool(writes=[fields], goto=[nodes])" in caught.value.fix
     assert len(model.asked) == 1
 
 
@@ -89,7 +89,7 @@ def test_command_of_a_tool_fails_the_node_that_runs_the_agent() -> None:
     assert isinstance(caught.value.__cause__, ToolError)
 
 
-def test_function_that_says_it_returns_a_command_is_no_tool() -> None:
+def test_function_that_returns_a_command_and_declares_nothing_is_not_a_tool() -> None:
     def plain(to: str) -> Command:
         return Command(goto=to)
 

@@ -222,6 +222,12 @@ HARNESS_WITHOUT_ANSWER_FIELD = BAD_HARNESS_NODE.variant(
 )
 BAD_HARNESS_PART = BAD_HARNESS_NODE.variant("Node {name!r} has the {part} {given!r}.", fix="Give {wanted}.")
 
+TOOL_STATE_IN_NODE = Finding(
+    "tool-state",
+    "Tool {tool!r} of node {node!r} {problem}.",
+    fix="Correct what the tool declares, or offer it in another node.",
+)
+
 UNKNOWN_READ = Finding(
     "unknown-read", "Node {node!r} reads {name}, which is not a field of the state.", fix="Known: {fields:names}."
 )

@@ -53,6 +53,11 @@ UNDECLARED_WRITE = ErrorCode(
     known="declared {declared:names}",
     fix="Declare the field in writes=[...] of the node, or leave it out of the update.",
 )
+UNDECLARED_WRITE_OF_TOOL = UNDECLARED_WRITE.variant(
+    "Tool {tool!r} wrote field {field!r}, which its writes= does not declare.",
+    known="declared {declared:names}",
+    fix="Declare the field: @tool(writes=[...]), or leave it out of the update.",
+)
 
 NODE_FAILED = ErrorCode(
     "node-failed",
@@ -165,6 +170,14 @@ BAD_UPDATE = ErrorCode(
     "Node {node!r} returned {form}, {quoted}; expected {wanted}.",
     known="fields {fields}",
 )
+RESULT_OF_A_NODE = BAD_UPDATE.variant(
+    "Node {node!r} returned a Command with result={quoted}, which only tools have.",
+    fix="Leave result= out, and write what the node made to a field of the state.",
+)
+BAD_UPDATE_OF_TOOL = BAD_UPDATE.variant(
+    "Tool {tool!r} returned Command(update={quoted}); expected an update (a mapping of fields).",
+    known="fields {fields:names}",
+)
 NESTED_OUTPUT_NOT_AN_UPDATE = BAD_UPDATE.variant(
     "{option}= of nested graph {node!r} returned {quoted}, which is not an update of the graph around it.",
     error=InputError,
@@ -200,6 +213,17 @@ UNDECLARED_GOTO = ErrorCode(
     "{who} is {target_text}, which its goto= does not declare.",
     known="declared {declared:names}",
     fix="Declare the target in goto=[...] of the node.",
+)
+UNDECLARED_GOTO_OF_TOOL = UNDECLARED_GOTO.variant(
+    "Command.goto of tool {tool!r} is {target_text}, which its goto= does not declare.",
+    known="declared {declared:names}",
+    fix="Declare the target: @tool(goto=[...]).",
+)
+DIFFERENT_GOTOS = ErrorCode(
+    "different-gotos",
+    RouteError,
+    "{who} lead to different targets: {first} and {second}.",
+    fix="Let one of them route, or let all lead to the same targets. To start several nodes, return them as one list.",
 )
 
 SEND_WITHOUT_CONTEXT = ErrorCode(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphrt.errors import InputError, ToolArgumentsError, ToolError
+from graphrt.errors import InputError, ToolArgumentsError, ToolError, ToolStateError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._error_code import ErrorCode
 
@@ -58,6 +58,27 @@ TOOL_RESULT_NOT_JSON = ErrorCode(
 RESULT_WITH_SURROGATE = TOOL_RESULT_NOT_JSON.variant(
     "The text that tool {tool!r} returned has a lone surrogate at position {position}.",
     fix="Decode bytes with errors='replace'.",
+)
+
+TOOL_STATE = ErrorCode(
+    "tool-state",
+    ToolStateError,
+    "Tool {tool!r} of agent {agent!r} in node {node!r} {problem}.",
+    fix="Correct what the tool declares, or offer it in another node.",
+)
+UNDECLARED_READ = TOOL_STATE.variant(
+    "Tool {tool!r} read {field!r} of the state, which its reads= does not declare.",
+    known="declared {declared:names}",
+    fix="Declare the field: @tool(reads=[...]).",
+)
+STATE_ASSIGNED = TOOL_STATE.variant(
+    "Tool {tool!r} assigned field {field!r} of the state, which it can only read.",
+    fix="Return Command(update={{{field!r}: ...}}), and declare @tool(writes=[{field!r}]).",
+)
+TOOL_OUTSIDE_GRAPH = TOOL_STATE.variant(
+    "Tool {tool!r} of agent {agent!r} uses the state of a graph, and the agent does not run in a node of one.",
+    fix="Run the agent in a node that takes a context: add_node('ask', agent), ctx.bind(agent) or ctx.harness. A unit test "
+    "can call the tool as a function, with ToolContext(call=..., state=...).",
 )
 
 MCP_CONNECT = ErrorCode(

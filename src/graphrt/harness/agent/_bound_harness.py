@@ -225,7 +225,9 @@ class BoundHarness(Generic[OutputT_co]):
             return show != host.emit or bool(host.stream_models if host.emit is None else host.streams)
 
         links: list[Link] = [Recorded(host, host.ledger), chosen, *within(host.ledger, host)]
-        reply = await chained(links, partial(ask_model, show, streams, host if form is None else None, _checked))(call)
+        with host.recorded_whole():
+            asked = chained(links, partial(ask_model, show, streams, host if form is None else None, _checked))
+            reply = await asked(call)
         if call.source == "journal" and show is not None:  # a new reply was shown by `ask_model`
             show(reply)
         if form is None:

@@ -1,4 +1,4 @@
-"""What an agent asks of its surroundings: six methods of a host, and the place of a run in the tree of agent runs.
+"""What an agent asks of its surroundings: the methods of a host, and the place of a run in the tree of agent runs.
 
 Inside a graph the host is the agent's task (`_agents.task_host`), so that nothing is paid or done twice after a pause
 or a crash. Outside a graph it is a `StandaloneHost`, which remembers nothing and can ask no person.
@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol, TypeAlias, final
 
 from graphrt._ambient import running
 from graphrt.errors._codes.agents import NOBODY_TO_ASK
+from graphrt.errors._codes.tools import TOOL_OUTSIDE_GRAPH
 from graphrt.events import Amounts, Usage
-from graphrt.harness.tools.protocol import EffectClass
+from graphrt.harness.tools.protocol import EffectClass, Tool
 
 if TYPE_CHECKING:
     from graphrt.harness.budget._ledger import Ledger
@@ -206,6 +207,10 @@ class Host(Protocol):
         """
         ...
 
+    def recorded_whole(self) -> AbstractContextManager[None]:
+        """Surround a call of a plain harness, whose reply is recorded as a whole."""
+        ...
+
     async def recall(self, key: str) -> Recalled:
         """Return what is recorded of the model call *key*, which is about to be made."""
         ...
@@ -238,6 +243,46 @@ class Host(Protocol):
         """Show *item*, a value of the user's, on the stream."""
         ...
 
+    def admit(self, agent: str, tool: Tool, *, below: bool) -> None:
+        """Check that the fields and targets that *tool* declares are those of the graph.
+
+        Args:
+            agent: Name of the agent that has the tool, for errors.
+            tool: A tool that uses the state or routes.
+            below: Whether the tool's agent is a tool itself.
+
+        Raises:
+            ToolStateError: They are not, or the host belongs to no graph (`tool-state`).
+            RouteError: The tool may lead to a node that does not exist, or that the node does not declare.
+        """
+        ...
+
+    def state(self, tool: Tool, wrote: Sequence[Mapping[str, Any]]) -> Any:
+        """Return the view of the state for one call of *tool*; None without a graph.
+
+        Args:
+            tool: The tool, which says what it reads.
+            wrote: Updates of tools that the view shows, in order.
+        """
+        ...
+
+    def update(self, tool: Tool, update: Any) -> dict[str, Any]:
+        """Return the update of a `Command` of *tool*, checked and redacted.
+
+        Raises:
+            UpdateError: It is not an update of the graph, or writes what the tool does not declare.
+        """
+        ...
+
+    def wrote(self, updates: Sequence[Mapping[str, Any]], goto: Sequence[Any] | None) -> None:
+        """Keep what the tools of an agent run wrote, until the node ends, and where they lead.
+
+        Args:
+            updates: 0..n updates, in the order of the calls.
+            goto: Targets that replace the edges of the node; None if no tool routed.
+        """
+        ...
+
 
 @final
 class StandaloneHost:
@@ -266,6 +311,10 @@ class StandaloneHost:
 
     def beside(self) -> AbstractAsyncContextManager[None]:
         """Return nothing that does anything: no run can pause here."""
+        return nullcontext()
+
+    def recorded_whole(self) -> AbstractContextManager[None]:
+        """Return nothing that does anything: nothing is recorded here."""
         return nullcontext()
 
     async def recall(self, key: str) -> Recalled:  # noqa: ARG002
@@ -303,6 +352,24 @@ class StandaloneHost:
         if self.emit is not None:
             self.emit(item)
 
+    def admit(self, agent: str, tool: Tool, *, below: bool) -> NoReturn:  # noqa: ARG002
+        """Refuse the tool: there is no graph.
+
+        Raises:
+            ToolStateError: Always (`tool-state`).
+        """
+        raise TOOL_OUTSIDE_GRAPH(tool=tool.spec.name, agent=agent)
+
+    def state(self, tool: Tool, wrote: Sequence[Mapping[str, Any]]) -> None:
+        """Return None: there is no graph."""
+
+    def update(self, tool: Tool, update: Any) -> NoReturn:  # noqa: ARG002
+        """Refuse the update, as `admit` does: middleware made a Command of the result of a tool that has none."""
+        raise TOOL_OUTSIDE_GRAPH(tool=tool.spec.name, agent="")
+
+    def wrote(self, updates: Sequence[Mapping[str, Any]], goto: Sequence[Any] | None) -> None:
+        """Do nothing: no tool can have written anything."""
+
 
 def number(host: Host, what: str) -> int:
     """Count *what* and return the count, which begins with 1 at every execution of the task.
@@ -334,6 +401,10 @@ class Place:
     """Shows an item on the stream above and to the agent's sinks; None if there is neither."""
     has_sinks: bool = False
     """Whether this agent has sinks, or one above."""
+    seen: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
+    """Updates that tools of the agents above had written when they called this one."""
+    wrote: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]], compare=False)
+    """Updates of the tools of this run, and of its sub-agents, in the order of the calls."""
     took: list[Usage] = field(default_factory=list["Usage"], compare=False)
     """Usage of each sub-agent, appended when it has ended, and of each failed call of the agent that was billed."""
 

@@ -15,7 +15,7 @@ from graphrt.harness._output.form import OutputForm
 from graphrt.harness.agent.limits import AgentLimits
 from graphrt.harness.agent.middleware import ModelCall
 from graphrt.harness.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
-from graphrt.harness.protocol import AgentReply, ModelResponse
+from graphrt.harness.protocol import ROUTED, AgentReply, ModelResponse
 from graphrt.harness.request import ModelRequest
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class Loop:
     """Usage of each model call so far; the caller appends to it."""
     below: Sequence[Usage]
     """Usage of sub-agents and failed calls so far; the caller appends to it."""
+    goto: Sequence[Any] | None = None
+    """Where a tool led, which ended the run: targets that replace the edges of the node; None if none did."""
     _messages: list[Message] = field(default_factory=list["Message"])
     """The conversation so far."""
     _models: int = 0
@@ -85,8 +87,12 @@ class Loop:
                 if self._tools + len(response.tool_calls) > self.limits.tool_calls:
                     return self.stopped("tool_calls")
                 self._tools += len(response.tool_calls)
-                self._say(*await self.tooling.turn(response.tool_calls))
-                continue
+                turn = await self.tooling.turn(response.tool_calls)
+                self._say(*turn.messages)
+                if turn.goto is None:
+                    continue
+                self.goto = turn.goto
+                return replace(self._reply(response), tool_calls=(), finish_reason="tool_calls", stopped=ROUTED)
             if response.finish_reason == "length":
                 self._cut_off(f"The answer of agent {self.name!r}")
             if self.form is None:

@@ -11,10 +11,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, final
 
 from graphrt._ambient import SURROUNDINGS, inside, surroundings
 from graphrt._usage.stored_form import usage_from, usage_to
+from graphrt.commands import Command, Send, node_name
 from graphrt.errors import (
     BudgetExceededError,
     GraphrtError,
@@ -24,6 +25,8 @@ from graphrt.errors import (
     StoreError,
     ToolArgumentsError,
     ToolError,
+    ToolStateError,
+    brief,
     closest,
     names,
 )
@@ -34,6 +37,7 @@ from graphrt.errors._codes.agents import (
     TOOL_NOT_OFFERED,
     TOOL_TIMEOUT,
 )
+from graphrt.errors._codes.nodes import DIFFERENT_GOTOS, UNDECLARED_GOTO_OF_TOOL
 from graphrt.errors._codes.threads import INTERRUPT_NEEDS_THREAD
 from graphrt.harness.agent._digest import of_arguments
 from graphrt.harness.agent._host import Composed, Place, Question, number
@@ -41,7 +45,7 @@ from graphrt.harness.agent.events import ToolEnded, ToolStarted
 from graphrt.harness.agent.middleware import TOOL_RENAMED, LayerError, Middleware, around_tool
 from graphrt.harness.messages import ToolCall, ToolMessage
 from graphrt.harness.tools.protocol import Tool, ToolContext, ToolPolicy, ToolResult
-from graphrt.harness.tools.results import ToolCommandError, to_result
+from graphrt.harness.tools.results import DONE, ToolCommandError, to_result
 
 if TYPE_CHECKING:
     from graphrt.events import Usage
@@ -63,6 +67,7 @@ _PASSING: Final = (
     ModelRequestForbiddenError,
     ScriptError,
     ToolCommandError,
+    ToolStateError,
 )
 """Errors that end the run and are not shown to the model as the failure of a tool."""
 
@@ -96,6 +101,19 @@ class Done:
     """Usage of agents that the tool called; None if there were none."""
     made: ToolCall | None = None
     """The call that was really made, if middleware changed it; else None."""
+    wrote: Sequence[Mapping[str, Any]] = ()
+    """Updates of the state: 0 or 1 of the tool itself, after those of agents that it called."""
+    goto: Sequence[Any] | None = None
+    """Targets that the tool leads to: names of nodes, END or Sends; None if it does not route."""
+
+
+class Turn(NamedTuple):
+    """What came of the calls of one answer."""
+
+    messages: list[ToolMessage]
+    """Their results, in the order of the calls."""
+    goto: Sequence[Any] | None
+    """Where they lead; None if none of them routed."""
 
 
 @final
@@ -119,11 +137,13 @@ class Tooling:
     """Makes the error for a call of a scripted model that does not fit the schema of its tool; it returns None if the
     script tests such a call. None: the model is not a double."""
 
-    async def turn(self, calls: Sequence[ToolCall]) -> list[ToolMessage]:
-        """Execute the calls of one answer, and return their results in the order of *calls*.
+    async def turn(self, calls: Sequence[ToolCall]) -> Turn:
+        """Execute the calls of one answer; keep what they wrote, in the order of *calls*.
 
         Raises:
             ToolError: A tool failed whose policy is to raise, or a call is unknown or invalid and that is to raise.
+            UpdateError: A tool returned an update that does not fit.
+            RouteError: A tool leads where it does not declare, or two lead to different targets.
         """
         admitted = [self._admit(call) for call in calls]
         admitted = await self._agreed(admitted)
@@ -133,13 +153,17 @@ class Tooling:
         else:
             done = await self._do_all(ready)
         messages: list[ToolMessage] = []
+        routed: list[tuple[str, Sequence[Any]]] = []
         for call, one in zip(calls, admitted, strict=True):
             result = done[call.id] if isinstance(one, Ready) else one
+            self.place.wrote.extend(result.wrote)
+            if result.goto is not None:
+                routed.append((call.name, result.goto))
             if not isinstance(one, Ready):
                 self._show(call, result.text)
             text = as_read(call, one, result.text) if isinstance(one, Ready) else result.text
             messages.append(ToolMessage(tool_call_id=call.id, text=text, error=result.error))
-        return messages
+        return Turn(messages, _only_goto(routed))
 
     def not_made(self, calls: Sequence[ToolCall], why: str) -> list[ToolMessage]:
         """Return results that say *why* the calls of one answer were not made, in the order of *calls*."""
@@ -259,8 +283,12 @@ class Tooling:
             else:
                 done = await watcher.tool_call(call, lambda: self._call(one))
             value, shown = done.value, done.made or call
-            used = {} if done.usage is None else {"usage": usage_to(done.usage)}
-            return {"text": done.text, "error": done.error, **used}
+            more: dict[str, Any] = {} if done.usage is None else {"usage": usage_to(done.usage)}
+            if done.wrote:
+                more["wrote"] = [dict(update) for update in done.wrote]
+            if done.goto is not None:
+                more["goto"] = list(done.goto)
+            return {"text": done.text, "error": done.error, **more}
 
         try:
             about = {
@@ -276,7 +304,13 @@ class Tooling:
             raise
         if "usage" in kept:
             self.place.took.append(usage_from(kept["usage"]))
-        done = Done(text=str(kept["text"]), error=bool(kept["error"]), value=value)
+        done = Done(
+            text=str(kept["text"]),
+            error=bool(kept["error"]),
+            value=value,
+            wrote=kept.get("wrote", ()),
+            goto=kept.get("goto"),
+        )
         if emit is not None:
             emit(ToolEnded(call=shown, text=done.text, error=done.error, value=done.value))
         return done
@@ -296,9 +330,11 @@ class Tooling:
             node=place.host.node,
             thread=place.host.thread,
             emit=place.host.show,
+            state=place.host.state(one.tool, (*place.seen, *place.wrote)),
         )
 
         made = one.call
+        command: Command[Any] | None = None
 
         async def run(call: ToolCall, context: ToolContext) -> Any:
             nonlocal made
@@ -308,14 +344,14 @@ class Tooling:
                 made = replace(call, id=one.call.id)
             return await one.tool.call(arguments, context)
 
-        below = replace(place, path=f"{one.key}/", took=[])  # the place from which the tool may call agents
+        # The place from which the tool may call agents.
+        below = replace(place, path=f"{one.key}/", took=[], wrote=[], seen=(*place.seen, *place.wrote))
         scope = asyncio.timeout(policy.timeout_s)
         try:
             async with scope:
                 with inside(agent=below):
                     result = await around_tool(self.layers, run)(one.call, context)
-            told = to_result(result, tool=one.call.name, policy=_UNCUT if isinstance(result, ToolResult) else policy)
-            done = Done(text=told.text, error=told.error, value=told.value)
+            command, done = _read(one, result)
         except _PASSING:
             raise
         except asyncio.CancelledError as error:
@@ -332,7 +368,22 @@ class Tooling:
                 raise
             done = self._failed(one, error)
         used = sum(below.took[1:], below.took[0]) if below.took else None
-        return replace(done, usage=used, made=made if made != one.call else None)
+        done = replace(done, usage=used, made=made if made != one.call else None, wrote=below.wrote)
+        # Outside of the `try`: mistakes in a Command are the program's, and no result for the model.
+        return done if command is None else self._commanded(one, command, done)
+
+    def _commanded(self, one: Ready, command: Command[Any], done: Done) -> Done:
+        """Return *done* with the update and the targets of the Command that the tool returned.
+
+        Raises:
+            UpdateError, RouteError: They do not fit the graph, or are not declared.
+        """
+        wrote, goto = done.wrote, None
+        if command.update is not None:
+            wrote = [*wrote, self.place.host.update(one.tool, command.update)]
+        if command.goto is not None:
+            goto = _targets(one.tool, command.goto)
+        return replace(done, wrote=wrote, goto=goto)
 
     def _late(self, one: Ready) -> Done:
         """Return the outcome of a tool that exceeded its timeout, or raise it, as the tool's policy says."""
@@ -350,6 +401,55 @@ class Tooling:
         if isinstance(error, ToolError):
             raise error
         raise TOOL_FAILED(tool=one.call.name, error=error) from error
+
+
+def _read(one: Ready, returned: Any) -> tuple[Command[Any] | None, Done]:
+    """Return what a tool *returned* as its Command, if it is one, and the outcome that the model reads.
+
+    Raises:
+        ToolError: It has no JSON form, or only a node may return it.
+    """
+    policy = one.tool.policy
+    command: Any = None
+    given: Any = returned
+    if isinstance(returned, Command) and (policy.writes or policy.goto):
+        command = given
+        returned = DONE if command.result is None else command.result
+    told = to_result(returned, tool=one.call.name, policy=_UNCUT if isinstance(returned, ToolResult) else policy)
+    return command, Done(text=told.text, error=told.error, value=told.value)
+
+
+def _targets(tool: Tool, goto: Any) -> list[Any]:
+    """Return the targets of a Command of *tool*: names of nodes, END or Sends.
+
+    Raises:
+        RouteError: The tool does not declare one of them (`undeclared-goto`).
+    """
+    targets = [node_name(one) for one in (goto if issubclass(type(goto), (list, tuple)) else (goto,))]
+    declared = tool.policy.goto
+    for target in targets:
+        if (target.node if isinstance(target, Send) else target) not in declared:
+            raise UNDECLARED_GOTO_OF_TOOL(
+                tool=tool.spec.name, target_text=brief(target), declared=sorted(declared, key=str)
+            )
+    return targets
+
+
+def _only_goto(routed: Sequence[tuple[str, Sequence[Any]]]) -> Sequence[Any] | None:
+    """Return where the calls of one answer lead; None if none of them routed.
+
+    Args:
+        routed: Name of the tool, and its targets, for each call that routed.
+
+    Raises:
+        RouteError: They lead to different targets (`different-gotos`).
+    """
+    for name, goto in routed[1:]:
+        first, targets = routed[0]
+        if list(goto) != list(targets):
+            who = f"Two calls of tool {name!r}" if name == first else f"Tools {first!r} and {name!r}"
+            raise DIFFERENT_GOTOS(who=who, first=brief(targets), second=brief(goto))
+    return routed[0][1] if routed else None
 
 
 def _changed(one: Ready, call: ToolCall) -> Mapping[str, Any]:

@@ -40,7 +40,8 @@ from graphrt.harness.budget._ledger import Ledger
 from graphrt.harness.messages import Message, Prompt, SystemMessage, ToolCall
 from graphrt.harness.protocol import AgentReply, ChatModel, OutputT_co
 from graphrt.harness.request import ModelRequest, RunOptions, TranscribedOptions
-from graphrt.harness.tools.registry import AnyTool, ToolRegistry, name_of
+from graphrt.harness.tools.protocol import Tool
+from graphrt.harness.tools.registry import AnyTool, ToolRegistry, name_of, needing_graph
 from graphrt.limits import RetryPolicy
 
 __all__ = ["Agent"]
@@ -303,6 +304,14 @@ class Agent(Generic[OutputT_co]):
         host: Host = node._agents()
         return host
 
+    def __graphrt_tools__(self, only: Iterable[str] | None = None) -> tuple[Tool, ...]:
+        """Return the tools that a run may call; `compile()` checks what they declare to do with the state.
+
+        Args:
+            only: Names of the tools that a node offers; None for all.
+        """
+        return tuple(self.tools if only is None else (tool for tool in self.tools if tool.spec.name in only))
+
     def __graphrt_drive__(
         self, host: Host, prompt: Any, options: RunOptions, transcript: list[Message] | None
     ) -> Coroutine[Any, Any, AgentReply]:
@@ -322,6 +331,8 @@ class Agent(Generic[OutputT_co]):
     ) -> AgentReply:
         """Run below the agent run *outer*, if there is one."""
         tools = self._offered(options)
+        for tool, below in needing_graph(tools, below=outer is not None):
+            host.admit(self.name, tool, below=below)  # before anything is paid
         given: dict[str, Any] = {name: value for name, value in options.items() if name not in ("tools", "output")}
         request = _asked_first(prompt, {**given, "tools": tools.specs}, self._defaults)
         form = form_of(options.get("output")) or self._output
@@ -364,8 +375,12 @@ class Agent(Generic[OutputT_co]):
                 error.messages = loop.said if loop is not None else request.messages  # type: ignore[attr-defined]
             raise
         finally:
-            if outer is not None and loop is not None and loop.usage is not None:
-                outer.took.append(loop.usage)
+            if outer is not None:
+                outer.wrote.extend(place.wrote)
+                if loop is not None and loop.usage is not None:
+                    outer.took.append(loop.usage)
+            elif place.wrote or (loop is not None and loop.goto is not None):
+                host.wrote(place.wrote, None if loop is None else loop.goto)
 
     async def _in_time(self, loop: Loop) -> AgentReply:
         seconds = self.limits.seconds
@@ -414,6 +429,7 @@ class Agent(Generic[OutputT_co]):
         return Place(
             host=host,
             depth=depth,
+            seen=() if outer is None else outer.seen,
             path=path,
             names=names,
             most_depth=most,

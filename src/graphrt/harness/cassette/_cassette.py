@@ -27,7 +27,7 @@ from graphrt.harness.cassette._recordings import Recordings
 from graphrt.harness.messages import AssistantMessage, Prompt, ToolMessage
 from graphrt.harness.protocol import AgentHarness, AgentReply, ChatModel, ModelProfile, ModelResponse, StreamItem
 from graphrt.harness.request import ModelRequest, RunOptions
-from graphrt.harness.tools.registry import ToolRegistry
+from graphrt.harness.tools.registry import ToolRegistry, needing_graph
 
 if TYPE_CHECKING:
     from graphrt.harness.cassette._mcp import RecordedMcpServer
@@ -338,6 +338,15 @@ def _checked_harness(harness: Any) -> AgentHarness | None:
             taker="cassette.harness() takes a harness",
             of_model="it is a model: use cassette.model(...), or give an agent that asks it: cassette.harness(Agent(...))",
             otherwise="give a harness: cassette.harness(Agent(...)), or any object with an async run()",
+        )
+    tool = next((tool for tool, _ in needing_graph(getattr(harness, "tools", ()))), None)
+    if tool is not None:  # in replay no tool runs, and the state would miss what it wrote
+        raise INVALID_ARGUMENT(
+            argument="The harness of cassette.harness()",
+            value=harness,
+            wanted="an agent whose tools leave the state alone; put the cassette below this one: "
+            "Agent(cassette.model(...), tools=[...])",
+            known=f"tool {tool.spec.name!r} uses the state of the graph",
         )
     checked: AgentHarness | None = harness
     return checked

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, get_args
 
 from graphrt._arguments import is_number
+from graphrt.commands import EndType, NodeRef, node_name
 from graphrt.errors import InputError, names
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.harness.tools.protocol import EffectClass, ToolPolicy
@@ -29,9 +30,12 @@ class SharedOptions(TypedDict, total=False):
 
 
 class PolicyOptions(SharedOptions, total=False):
-    """Keyword arguments of `ToolPolicy`, which documents them."""
+    """Options of tools that the program defines; `ToolPolicy` documents them."""
 
     effect: EffectClass
+    reads: str | Iterable[str]
+    writes: str | Iterable[str]
+    goto: NodeRef | EndType | Iterable[NodeRef | EndType]
 
 
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -61,7 +65,11 @@ def make_policy(*, where: str, **options: Unpack[PolicyOptions]) -> ToolPolicy:
     Raises:
         InputError: An option is wrong (`input`).
     """
-    policy = ToolPolicy(**options)
+    given: dict[str, Any] = dict(options)
+    for option in ("reads", "writes", "goto"):
+        if option in given:
+            given[option] = _names(option, given[option], where)
+    policy = ToolPolicy(**given)
     _one_of("effect", policy.effect, get_args(EffectClass), where)
     _one_of("on_error", policy.on_error, get_args(OnError), where)
     check_timeout("timeout_s", policy.timeout_s, where=where)
@@ -71,6 +79,23 @@ def make_policy(*, where: str, **options: Unpack[PolicyOptions]) -> ToolPolicy:
     if most is not None and not (is_number(most, whole=True) and most > 0):
         raise _bad("max_result_chars", most, "a whole number above 0, or None", where)
     return policy
+
+
+def _names(option: str, given: Any, where: str) -> tuple[Any, ...]:
+    """Return the fields or targets that *option* gives, one or several, without repetition.
+
+    Raises:
+        InputError: One of them is not a name (`input`).
+    """
+    several: Any = given
+    if isinstance(given, (str, EndType)) or hasattr(given, "__graphrt_node__") or not hasattr(given, "__iter__"):
+        several = (given,)
+    found: tuple[Any, ...] = tuple(node_name(item) if option == "goto" else item for item in several)
+    for name in found:
+        if not (isinstance(name, str) or (option == "goto" and isinstance(name, EndType))):
+            wanted = "nodes, by name or handle, or END" if option == "goto" else "names of fields of the state"
+            raise _bad(option, name, wanted, where)
+    return tuple(dict.fromkeys(found))
 
 
 def check_description(description: object, *, where: str) -> None:

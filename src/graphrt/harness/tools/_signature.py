@@ -19,7 +19,7 @@ from graphrt.commands import Command
 from graphrt.errors import InputError
 from graphrt.errors._codes.tools import TOOL_SCHEMA, WRONG_INJECTION
 from graphrt.harness.tools.injected import Injected
-from graphrt.harness.tools.protocol import ToolContext
+from graphrt.harness.tools.protocol import ToolContext, ToolPolicy
 from graphrt.harness.tools.results import is_of_langgraph
 
 _FOREIGN: Final = (
@@ -61,7 +61,9 @@ class Signature:
     parameters: tuple[Parameter, ...]
     injections: tuple[Injection, ...]
     problems: tuple[str, ...]
-    """One text for each parameter that cannot be used, and for a return type of `Command`."""
+    """One text for each parameter that cannot be used, and for a return type of LangGraph's `Command`."""
+    returns_command: bool = False
+    """Whether the return annotation names graphrt's `Command`."""
 
 
 def read_signature(fn: Callable[..., Any], scope: Mapping[str, Any]) -> Signature:
@@ -100,12 +102,24 @@ def read_signature(fn: Callable[..., Any], scope: Mapping[str, Any]) -> Signatur
             injections.append(injection)
         else:
             parameters.append(Parameter(name=parameter.name, annotation=annotation, default=parameter.default))
-    if _gives_command(found.return_annotation, fn, scope):
+    returned = _returned(found.return_annotation, fn, scope)
+    if any(_is_foreign(kind, ("Command",)) for kind in returned):
         problems.append(
-            "returns a Command: tools cannot update the state of the graph; return what the model is to read, and let "
-            "the node that runs the agent return the Command"
+            "returns a Command of LangGraph: return a graphrt.Command, and declare writes=[...] or goto=[...]"
         )
-    return Signature(parameters=tuple(parameters), injections=tuple(injections), problems=tuple(problems))
+    return Signature(
+        parameters=tuple(parameters),
+        injections=tuple(injections),
+        problems=tuple(problems),
+        returns_command=any((get_origin(kind) or kind) is Command for kind in returned),
+    )
+
+
+def undeclared_command(signature: Signature, policy: ToolPolicy) -> list[str]:
+    """Return the problem of a function that returns a Command and declares nothing that it may do: 0 or 1."""
+    if not signature.returns_command or policy.writes or policy.goto:
+        return []
+    return ["returns a Command: declare what it may do, as @tool(writes=[fields], goto=[nodes])"]
 
 
 def refuse(what: str, problems: Iterable[str], *, where: str, tool: str) -> InputError:
@@ -191,15 +205,15 @@ def _evaluate(annotation: Any, fn: Callable[..., Any], scope: Mapping[str, Any])
     return te.get_type_hints(holder, module, dict(scope), include_extras=True)["value"]
 
 
-def _gives_command(annotation: Any, fn: Callable[..., Any], scope: Mapping[str, Any]) -> bool:
+def _returned(annotation: Any, fn: Callable[..., Any], scope: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the members of a return annotation; none if there is none, or if it cannot be read."""
     if annotation is EMPTY:
-        return False
+        return ()
     try:
         given = _evaluate(annotation, fn, scope)
     except Exception:  # noqa: BLE001 - the return annotation is only looked at, and need not be valid
-        return False
-    kinds = get_args(given) if get_origin(given) in {Union, types.UnionType} else (given,)
-    return any((get_origin(kind) or kind) is Command or _is_foreign(kind, ("Command",)) for kind in kinds)
+        return ()
+    return get_args(given) if get_origin(given) in {Union, types.UnionType} else (given,)
 
 
 def _is_foreign(kind: Any, known: tuple[str, ...]) -> bool:
@@ -241,8 +255,9 @@ def _injection(parameter: inspect.Parameter, annotation: Any) -> Injection | Non
 
 def _instead(name: str) -> str:
     return (
-        f"{name}: is marked with a class of LangGraph, which gives tools the state or the runtime of the graph; tools "
-        'of graphrt see neither: write Annotated[..., Injected("name in deps")], or annotate it with ToolContext'
+        f"{name}: is marked with a class of LangGraph, which gives tools the state or the runtime of the graph; "
+        "annotate it with ToolContext and read context.state, with the fields declared in reads=[...]; or write "
+        'Annotated[..., Injected("name in deps")]'
     )
 
 

@@ -11,11 +11,12 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Final, Generic, TypeVar, Unpack
 
+from graphrt.commands import Command
 from graphrt.errors import InputError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.harness.messages import ToolSpec
 from graphrt.harness.tools._options import PolicyOptions, check_description, check_name, make_policy
-from graphrt.harness.tools._signature import docstring, origin, read_signature, refuse
+from graphrt.harness.tools._signature import docstring, origin, read_signature, refuse, undeclared_command
 from graphrt.harness.tools.protocol import ToolContext, ToolPolicy, ToolResult
 
 __all__ = ["ModelTool", "tool_from_model"]
@@ -96,7 +97,7 @@ class ModelTool(Generic[M]):
         checked.instance = self._arguments.check(self._name, arguments)
         return checked
 
-    async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> ToolResult:
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> ToolResult | Command[Any]:
         """Call the function with the instance and the injected values.
 
         Args:
@@ -109,19 +110,19 @@ class ModelTool(Generic[M]):
             BaseException: Anything that the function raises.
         """
         from graphrt.harness.tools._invoke import injected, invoke
-        from graphrt.harness.tools.results import to_result
+        from graphrt.harness.tools.results import to_outcome
 
         checked = arguments if isinstance(arguments, _Checked) else self._checked(arguments)
         given = await injected(self._name, self._injections, context)
         value = await invoke(self.fn, (checked.instance,), given)
-        return to_result(value, tool=self._name, policy=self.policy)
+        return to_outcome(value, tool=self._name, policy=self.policy)
 
     def __repr__(self) -> str:
         return f"ModelTool({self._name!r})"
 
     def _read(self, scope: Mapping[str, Any]) -> tuple[Any, ...]:
         signature = read_signature(_after_first(self.fn), scope)
-        problems = list(signature.problems)
+        problems = [*signature.problems, *undeclared_command(signature, self.policy)]
         problems += [
             f"{parameter.name}: only the first parameter is filled by the model; inject this one, or give it a default"
             for parameter in signature.parameters

@@ -11,10 +11,18 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, ParamSpec, TypeVar, Unpack, overload
 
+from graphrt.commands import Command
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.harness.messages import ToolSpec
 from graphrt.harness.tools._options import PolicyOptions, check_description, check_name, make_policy
-from graphrt.harness.tools._signature import Signature, docstring, origin, read_signature, refuse
+from graphrt.harness.tools._signature import (
+    Signature,
+    docstring,
+    origin,
+    read_signature,
+    refuse,
+    undeclared_command,
+)
 from graphrt.harness.tools.protocol import ToolContext, ToolPolicy, ToolResult
 
 __all__ = ["FunctionTool", "tool"]
@@ -63,7 +71,8 @@ class FunctionTool(Generic[P, R]):
         self.policy: Final = policy or ToolPolicy()
         """How an agent may use the tool."""
         signature = read_signature(fn, scope or {})
-        problems = [*signature.problems, *(["it is a generator; return a list"] if yields(fn) else [])]
+        problems = [*signature.problems, *undeclared_command(signature, self.policy)]
+        problems += ["it is a generator; return a list"] if yields(fn) else []
         try:
             arguments = None if problems else Arguments(signature.parameters)
         except Exception:  # noqa: BLE001 - `unmakeable` finds the parameter below
@@ -77,9 +86,9 @@ class FunctionTool(Generic[P, R]):
             )
         if any(one.name == "state" and _has_fields(one.annotation) for one in signature.parameters):
             _log.warning(
-                "Tool %r: the model makes up the argument 'state', which looks like the state of a graph. Tools do "
-                'not see the state: write Annotated[..., Injected("state")] and pass it in deps, or choose another '
-                "name for what the model is to give.",
+                "Tool %r: the model makes up the argument 'state', which looks like the state of a graph. To read the "
+                "state, take a ToolContext and declare @tool(reads=[...]); to pass a value in deps, write "
+                'Annotated[..., Injected("state")]. Otherwise choose another name for what the model is to give.',
                 self._name,
             )
         self._signature: Final[Signature] = signature
@@ -111,7 +120,7 @@ class FunctionTool(Generic[P, R]):
         """
         return self._arguments.check(self._name, arguments)
 
-    async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> ToolResult:
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> ToolResult | Command[Any]:
         """Call the function with *arguments*, the result of `check`, and the injected values.
 
         Raises:
@@ -120,11 +129,11 @@ class FunctionTool(Generic[P, R]):
             BaseException: Anything that the function raises.
         """
         from graphrt.harness.tools._invoke import injected, invoke
-        from graphrt.harness.tools.results import to_result
+        from graphrt.harness.tools.results import to_outcome
 
         given = await injected(self._name, self._signature.injections, context)
         value = await invoke(self.fn, (), {**arguments, **given})
-        return to_result(value, tool=self._name, policy=self.policy)
+        return to_outcome(value, tool=self._name, policy=self.policy)
 
     def __repr__(self) -> str:
         return f"FunctionTool({self._name!r})"
@@ -153,7 +162,7 @@ def tool(
         fn: The function, if the decorator is used without parentheses.
         name: The name that the model sees. Default: the function's name.
         description: The description that the model sees. Default: the docstring.
-        policy: effect, timeout_s, on_error, approval and max_result_chars; see `ToolPolicy`.
+        policy: effect, timeout_s, on_error, approval, max_result_chars, reads, writes and goto; see `ToolPolicy`.
 
     Raises:
         InputError: An option is wrong (`input`), or no schema can be made of the signature (`tool-schema`).

@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, cast
 
 import typing_extensions as te
 
+from graphrt.commands import EndType
 from graphrt.harness._frozen_generics import refuse_assignment
 from graphrt.harness.messages import ToolCall, ToolSpec
 
@@ -23,6 +24,8 @@ are repeated; a "once" call is repeated only if a person decides so."""
 
 D_co = te.TypeVar("D_co", covariant=True, default=Any)
 """Type of `ToolContext.deps`; covariant, so a tool that needs only a base class accepts a subclass."""
+S_co = te.TypeVar("S_co", covariant=True, default=Any)
+"""Type of `ToolContext.state`; covariant, since it is only read."""
 
 
 def _emit_nothing(_item: Any) -> None:
@@ -45,13 +48,24 @@ class ToolPolicy:
     """Whether a person must approve each call. A function, sync or async, decides it by the validated arguments."""
     max_result_chars: int | None = None
     """Most characters of a result that the model is shown; a note says how many were cut. None: no limit."""
+    reads: tuple[str, ...] = ()
+    """Fields of the graph's state that the tool reads, as `ToolContext.state`."""
+    writes: tuple[str, ...] = ()
+    """Fields that the update of a `Command` of the tool may write."""
+    goto: tuple[str | EndType, ...] = ()
+    """Names of the nodes, or END, that a `Command` of the tool may lead to."""
+
+    @property
+    def needs_graph(self) -> bool:
+        """Whether the tool reads or writes the state, or routes, so that its agent must run in a node of a graph."""
+        return bool(self.reads or self.writes or self.goto)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolContext(Generic[D_co]):
+class ToolContext(Generic[D_co, S_co]):
     """Information about a tool call that the model cannot set, passed to the tool along with its arguments.
 
-    Annotate the parameter as `ToolContext[Deps]` to give `deps` the type `Deps`.
+    Annotate the parameter as `ToolContext[Deps, State]` to give `deps` the type `Deps`, and `state` the type `State`.
     """
 
     call: ToolCall
@@ -66,6 +80,12 @@ class ToolContext(Generic[D_co]):
     """Name of the graph node that the agent works for; None outside of a graph."""
     thread: str | None = None
     """Id of the thread that the graph runs on; None outside of a graph, or in a run without a thread."""
+    state: S_co = field(default=cast("Any", None), compare=False, repr=False)
+    """The state of the graph, to read the fields that the tool declares in `reads=`; a test may pass any value.
+
+    It is the state that the node was given, with what the tools of earlier replies of this run have written. All calls
+    of one reply see the same. A field that is not declared is a ToolStateError.
+    """
     emit: Callable[[Any], None] = field(default=_emit_nothing, compare=False, repr=False)
     """Sends an item to the graph's stream in mode `custom`; does nothing if that is not streamed."""
 
@@ -117,6 +137,7 @@ class Tool(Protocol):
             context: The call that this is.
 
         Returns:
-            A string, a ToolResult, or any value that can be serialized as JSON for the model.
+            A string, a ToolResult, or any value that can be serialized as JSON for the model; or a `Command`, whose
+            `result` is such a value.
         """
         ...

@@ -117,6 +117,24 @@ def is_tool(given: Any) -> bool:
     return not isinstance(given, type) and all(hasattr(given, name) for name in ("spec", "policy", "check", "call"))
 
 
+def needing_graph(tools: Iterable[Tool], *, below: bool = False) -> Iterator[tuple[Tool, bool]]:
+    """Yield each of *tools* that uses the state of a graph or routes, and those of agents that are tools themselves.
+
+    Args:
+        tools: The tools of an agent.
+        below: Whether that agent is a tool.
+
+    Yields:
+        The tool, and whether its agent is a tool.
+    """
+    for tool in tools:
+        if tool.policy.needs_graph:
+            yield tool, below
+        agent: Any = getattr(tool, "agent", None)  # of an agent as a tool
+        if hasattr(agent, "__graphrt_tools__"):
+            yield from needing_graph(agent.__graphrt_tools__(), below=True)
+
+
 def _origin(tool: Tool) -> str:
     return getattr(tool, "origin", "") or f"{type(tool).__module__}.{type(tool).__qualname__}"
 

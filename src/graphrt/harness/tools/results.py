@@ -1,7 +1,7 @@
 """Conversion of a tool's return value to the text that the model reads.
 
-Strings stay as they are, and everything else becomes JSON. Results are cut only if the policy says so. No tool is
-called here.
+Strings stay as they are, and everything else becomes JSON. Results are cut only if the policy says so. The result of
+a `Command` is read in the same way; its update and its targets are checked where the agent runs. No tool is called here.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from graphrt.errors._error_code import ErrorCode
 from graphrt.harness.tools.protocol import ToolPolicy, ToolResult
 
 __all__ = ["to_result"]
+
+DONE: Final = "Done."
+"""What the model reads of a `Command` without a `result`."""
 
 _DEEPEST: Final = 40
 """Levels that are searched for the value that has no JSON form."""
@@ -38,10 +41,30 @@ class ToolCommandError(ToolError):
 _TOOL_COMMAND: Final = ErrorCode(
     "tool-command",
     ToolCommandError,
-    "Tool {tool!r} returned a value of type {kind}. Tools cannot update the state of the graph, route it or ask for it.",
-    fix="Return what the model is to read. The node that ran the agent then returns the update or the Command, made of "
-    "reply.output or of the tool calls in reply.new_messages; to ask a person first, write @tool(approval=True).",
+    "Tool {tool!r} returned a value of type {kind}, which only a node may return.",
+    fix="Return what the model is to read. To update the state or to route, return Command(update=..., goto=..., "
+    "result=...) itself, and declare it: @tool(writes=[fields], goto=[nodes]). To ask a person first, write "
+    "@tool(approval=True).",
 )
+
+
+def to_outcome(value: Any, *, tool: str, policy: ToolPolicy) -> ToolResult | Command[Any]:
+    """Return what a tool returned as a ToolResult, or as a Command whose `result` is one.
+
+    Args:
+        value: As for `to_result`, or a Command whose `result` is such a value.
+        tool: Name of the tool, for the error.
+        policy: What the tool declares.
+
+    Raises:
+        ToolCommandError: *value* is a Command, and the tool declares neither writes nor targets; or as `to_result`.
+        ToolError: As `to_result`.
+    """
+    command: Any = value
+    if not (isinstance(value, Command) and (policy.writes or policy.goto)):
+        return to_result(command, tool=tool, policy=policy)
+    result = to_result(DONE if command.result is None else command.result, tool=tool, policy=policy)
+    return Command(update=command.update, goto=command.goto, result=result)
 
 
 def to_result(value: Any, *, tool: str, policy: ToolPolicy = _ALWAYS) -> ToolResult:
