@@ -22,7 +22,8 @@ from graphrt._engine.edit import edit, folded_in, say
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.fold import FoldError, applied, fold
 from graphrt._engine.model_calls import ModelEvent
-from graphrt._engine.pending_as_data import due_again, held_task, present_node, set_joins
+from graphrt._engine.pending_as_data import due_again, held_task, present_node, set_joins, stand_in
+from graphrt._engine.route import plain_activation
 from graphrt._engine.spending import count, spending
 from graphrt._engine.storability import with_untracked
 from graphrt._engine.task import DONE, FAILED, HANDLED, Due, Recalled, Task
@@ -50,57 +51,46 @@ def evolve_all(engine: Engine, logged: Sequence[Logged], *, journalled: bool = T
         UpdateError: A reducer raised.
         LookupError, ValueError: The events do not fit the graph.
     """
-    at, end = 0, len(logged)
-    while at < end:
-        where, event = logged[at]
-        at += 1
-        if where != engine.path:
-            if not engine.path:  # the graph at the top, which has the child threads
-                of_nested(engine, event)
-            continue
-        # The common case is the outcome of a lone task and its commit, which need no Task and no general fold.
-        if isinstance(event, events.TaskSucceeded) and at < end and not engine.tasks and len(engine.due) == 1:
-            then, commit = logged[at]
-            if then == engine.path and isinstance(commit, events.SuperstepCommitted) and not commit.after:
-                _alone(engine, event, commit)
-                at += 1
-                continue
-        evolve(engine, event, journalled=journalled)
+    for where, event in logged:
+        if where == engine.path:
+            evolve(engine, event, journalled=journalled)
+        elif not engine.path:  # the graph at the top, which has the child threads
+            of_nested(engine, event)
 
 
 _NO_FIELD: Final = object()  # instead of a field's kind: the update has a field that the graph lacks
 _NUMBERS: Final = (int, float)
 
 
-def _alone(engine: Engine, done: events.TaskSucceeded, commit: events.SuperstepCommitted) -> None:
-    """Apply the superstep of a lone task in place, with the result that `evolve` would have for *done* and *commit*.
+def evolve_lone(engine: Engine, update: Mapping[str, Any], target: str) -> bool:
+    """Apply the superstep of a lone plain task in place, without its events, and with the result that these would have.
 
-    All but plain writes of existing fields with built-in reducers is left to `evolve`; so are resets and recordings.
+    Only plain writes of existing fields with built-in reducers are applied.
+
+    Args:
+        update: What the task wrote. Its values become part of the state.
+        target: The node that is due next.
+
+    Returns:
+        Whether the superstep was applied. Otherwise nothing was changed, and its events have to be.
     """
-    values, fields = engine.values, engine.fields
-    update = done.updates[0] if len(done.updates) == 1 else None
-    quick = update is not None and not engine.ephemeral and engine.trail is None and not engine.is_read
+    values, fields, due = engine.values, engine.fields, engine.due
+    if engine.tasks or len(due) != 1 or engine.ephemeral or engine.trail is not None or engine.is_read:
+        return False
     # Checked as a whole before the first write: in-place changes could not be undone.
-    if quick and update is not None:
-        for name in update:
-            kind = fields[name].kind if name in fields else _NO_FIELD
-            current = values.get(name, ABSENT)
-            new = update[name]
-            if not (
-                (kind == LAST and new.__class__ not in outcome.MARKERS and name in values)
-                or (kind == APPEND and current.__class__ is list and new.__class__ is list)
-                or (kind == ADD and current.__class__ in _NUMBERS and new.__class__ in _NUMBERS)
-            ):
-                quick = False
-                break
-    if not quick or update is None:
-        evolve(engine, done)  # without `journalled`, which matters only for questions
-        evolve(engine, commit)
-        return
-    due = engine.due[0]
+    for name, new in update.items():
+        kind = fields[name].kind if name in fields else _NO_FIELD
+        if kind == LAST:
+            fits = name in values and new.__class__ not in outcome.MARKERS
+        elif kind == APPEND:
+            fits = name in values and values[name].__class__ is list and new.__class__ is list
+        else:
+            fits = kind == ADD and values.get(name, ABSENT).__class__ in _NUMBERS and new.__class__ in _NUMBERS
+        if not fits:
+            return False
     engine.superstep += 1  # counted per thread; `steps` and `visits` count per run, for its limits
     engine.steps += 1
-    engine.visits[due.node.index] += 1
+    engine.visits[due[0].node.index] += 1
     sizes = engine.sizes  # lengths of containers, to find nodes that change one in place
     for name, value in update.items():
         kind = fields[name].kind
@@ -113,11 +103,10 @@ def _alone(engine: Engine, done: events.TaskSucceeded, commit: events.SuperstepC
             values[name] = value
             if name in sizes or fields[name].boxed:  # it was a container, or may be one now
                 engine.take(values, (name,))
-    if done.usage is not None:
-        engine.usage = done.usage if engine.usage is None else engine.usage + done.usage
     engine.forget_view()
-    engine.due = _due(engine, commit)
-    set_joins(engine, commit.joins)
+    node = engine.plan.by_name.get(target) or stand_in(engine, target)
+    engine.due = [node.due or plain_activation(node)]
+    return True
 
 
 def nested_since_commit(logged: Sequence[Logged], path: str, known: Sequence[str] = ()) -> list[str]:

@@ -23,6 +23,8 @@ VERSION: Final = 4
 """Version of the structure, the only one that is read and written. Unreleased builds wrote 1 to 3 (decision 0168)."""
 ERASED_LINE: Final = b'{"$t":"erased","v":null}'
 """What stands in the place of a line that was erased."""
+ERASED_BEGIN: Final = b'{"$t":"erased"'
+"""How an erased value begins. No text can look like it, because JSON escapes the quotes inside a string."""
 ERASED_TEXT: Final = "(erased)"
 """What the message of an error reads as after it was erased."""
 

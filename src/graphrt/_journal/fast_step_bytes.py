@@ -1,32 +1,36 @@
-"""The bytes of plain supersteps, made without building events.
+"""The bytes of plain supersteps, made and read without building events.
 
 The engine notes supersteps of one plain task as tuples (`Engine.told`). Such a superstep has two entries: the task's
 outcome (`TaskSucceeded`) and the commit (`SuperstepCommitted`). The bytes are exactly those that `batch_format` makes
 of these events: a structure in JSON on line 0, then one line for each value, then a CRC-32.
 
 A superstep has a shape: node, fields written, next node. A graph has few shapes, so the constant parts of each are
-encoded once. What is left per superstep is a time, the cause, the number of the superstep, and the values. Nothing is
-decided or stored here; `writer` does both.
+encoded once. What is left per superstep is a time, the cause, the number of the superstep, and the values. A reader
+decodes the constant parts of each shape once, too, by `batch_format`. Nothing is decided or stored here: `writer` and
+`thread_fold` do.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, final
 from zlib import crc32
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from graphrt import events
 from graphrt._journal.batch import Batch, no_time
-from graphrt._journal.body import VERSION, Names
+from graphrt._journal.body import ERASED_BEGIN, VERSION, Names
 from graphrt._journal.event_schema import CODES
+from graphrt.errors import StoreError
 from graphrt.events import Entry
 
 if TYPE_CHECKING:
     from graphrt._engine.emit_events import Logged
     from graphrt._engine.storability import Stamped
     from graphrt._journal.chain import Chain
+    from graphrt._journal.reader import Reader
     from graphrt._plan.state import StateSchema
     from graphrt._plan.tables import NodePlan
 
@@ -44,6 +48,88 @@ _STRUCTURE: Final = b"[%d,%%b,%%b,%%d,[],[[%d,0,[%%d%%b%%d%%b" % (VERSION, CODES
 list of new names, of which there are none, and `0` is the path of the graph at the top."""
 _COMMIT: Final = b"],[%d,0," % CODES[events.SuperstepCommitted]
 """End of the task's entry, and beginning of the commit's."""
+_STORED: Final = re.compile(
+    rb"\[%d,(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?),(\"[^\"\\]*\"),(?:0|[1-9]\d*),\[\],\[\[%d,0,\[(?:0|[1-9]\d*)"
+    rb"(,0,\d+\],\[\[[\d,]+\]\]\],\[%d,0,)(?:0|[1-9]\d*)(,\[[\d,]*\],\[\d+\]\]\]\])"
+    % (VERSION, CODES[events.TaskSucceeded], CODES[events.SuperstepCommitted])
+)
+"""A structure of the form of `_STRUCTURE`, of a superstep that wrote something. Groups: time, run, and the constant
+bytes of both entries."""
+
+
+class StoredStep(NamedTuple):
+    """A plain superstep as it was stored."""
+
+    at: float
+    """Seconds since the epoch."""
+    run: str
+    """Id of the run that wrote it."""
+    lines: list[bytes]
+    """The lines of the body, the structure first."""
+    written: tuple[tuple[str, int], ...]
+    """The fields written, with the numbers of their lines."""
+    update: dict[str, Any]
+    """Field to value."""
+    target: str
+    """The node that is due next."""
+
+
+@final
+class FastStepReader:
+    """Reads the bodies of plain supersteps of one thread.
+
+    Args:
+        reader: Decodes the first body of each shape, and fetches large values.
+    """
+
+    __slots__ = ("_reader", "_run", "_shapes")
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._run = (b"", "")
+        """Id of the last run, as it is stored, and decoded."""
+        self._shapes: dict[tuple[bytes, bytes], tuple[tuple[tuple[str, int], ...], str] | None] = {}
+        """The fields written and the next node, by the constant bytes; None if the reader has to make events of them."""
+
+    def read(self, body: bytes) -> StoredStep | None:
+        """Return the superstep that is stored as *body*.
+
+        None if it is not plain, was erased in part, or cannot be read: then `Reader` decodes the body, or says why not.
+        """
+        text, _, check = body.rpartition(b"\n")
+        lines = text.split(b"\n")
+        match = _STORED.fullmatch(lines[0])
+        if match is None or check != b"%08x" % crc32(text) or ERASED_BEGIN in body:
+            return None
+        at, run, *constant = match.groups()
+        key = (constant[0], constant[1])
+        if key not in self._shapes:
+            self._shapes[key] = self._shape(body)
+        shape = self._shapes[key]
+        if shape is None:
+            return None
+        written, target = shape
+        load, fetch = self._reader.codec.load, self._reader.fetch
+        update: dict[str, Any] = {}
+        try:
+            for name, line in written:
+                update[name] = load(lines[line], fetch)
+            if run != self._run[0]:
+                self._run = (run, from_json(run))
+        except (IndexError, ValueError, StoreError):
+            return None
+        return StoredStep(float(at), self._run[1], lines, written, update, target)
+
+    def _shape(self, body: bytes) -> tuple[tuple[tuple[str, int], ...], str] | None:
+        """Return the fields written by the superstep that is stored as *body*, and the next node, as its events say."""
+        try:
+            batch, decoded = self._reader.body(body)
+        except StoreError:
+            return None
+        (_, done), (_, commit) = batch.logged
+        if not isinstance(done, events.TaskSucceeded) or not isinstance(commit, events.SuperstepCommitted):
+            return None
+        return tuple(decoded.written), commit.next[0]
 
 
 @final

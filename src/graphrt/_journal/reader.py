@@ -23,7 +23,7 @@ from graphrt import events
 from graphrt._engine.emit_events import Logged
 from graphrt._journal.batch import UNSTAGES, Batch
 from graphrt._journal.batch_format import decode, digest
-from graphrt._journal.body import NOTHING, Body, Names
+from graphrt._journal.body import ERASED_BEGIN, NOTHING, Body, Names
 from graphrt._journal.staging import binding, outcomes
 from graphrt._journal.thread_meta import name_after, name_in
 from graphrt.errors import StoreError
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
 WORLD: Final = frozenset({"store-unavailable", "store-busy", "store-closed", "store-full", "store-read-only"})
 """Codes of errors of the store that say nothing about what is stored in it: it cannot be reached or written now."""
-_ERASED: Final = b'{"$t":"erased"'
-"""How an erased value begins. No text can look like it, because JSON escapes the quotes inside a string."""
 
 
 @final
@@ -101,7 +99,7 @@ class Reader:
         """
         if name not in self._blobs and not self._alone:
             self._blobs |= self.store.blobs(self.thread, [name])
-        self.erased = self.erased or _ERASED in self._blobs[name]
+        self.erased = self.erased or ERASED_BEGIN in self._blobs[name]
         return self._blobs[name]
 
     def know(self, blobs: Mapping[str, bytes]) -> None:
@@ -145,7 +143,7 @@ class Reader:
         """
         body = Body(self.codec, names if names is not None else self.names)
         body.fetch = self.fetch
-        if _ERASED in payload:
+        if ERASED_BEGIN in payload:
             self.erased = True
         try:
             if key is None:
@@ -197,18 +195,38 @@ class Reader:
                 thread=self.thread,
                 seq=record.seq,
             )
+        self.verify(record, batch.at, body.lines, body.written, chain)
+        last = batch.logged[-1][1] if batch.logged else None
+        if last.__class__ is events.ThreadCopied and chain is not None and chain.name is not None:
+            chain.name = name_after(batch.logged, chain.name)  # the only entry of its commit
+        self._check_vouched(record, batch, body)
+        return batch, body
+
+    def verify(
+        self,
+        record: Record,
+        at: float,
+        lines: Sequence[bytes],
+        written: Sequence[tuple[str, int]],
+        chain: Chain | Links | None,
+    ) -> None:
+        """Verify *record* against its seal and the record before, and add it to the *chain*; see `checked`.
+
+        Args:
+            at: Its time.
+            lines: Its body without the checksum.
+            written: Fields of the state and the numbers of the lines that were folded into them, in order.
+
+        Raises:
+            StoreError: The record is not what was sealed, or does not follow.
+        """
         try:
             if chain is not None:
-                chain.check(record.seq, record.count, batch.at, body.lines, body.written, record.seal)
-                last = batch.logged[-1][1] if batch.logged else None
-                if last.__class__ is events.ThreadCopied and chain.name is not None:  # the only entry of its commit
-                    chain.name = name_after(batch.logged, chain.name)
+                chain.check(record.seq, record.count, at, lines, written, record.seal)
             elif not self._chained:
                 _check_unsealed(record.seq, record.seal)
         except StoreError as error:
             raise self.placed(error, record.seq) from error.__cause__
-        self._check_vouched(record, batch, body)
-        return batch, body
 
     def _check_vouched(self, record: Record, batch: Batch, body: Body) -> None:
         """Check that meta and snapshots are what *record* vouches for, and note what it vouches for of staged bodies.

@@ -43,10 +43,14 @@ UNKEYED_BEGIN: Final = bytes([VERSION, 0]) + UNKEYED
 """How a seal without a key begins; after it come state, leaf and seed."""
 _FIXED: Final = Struct(">BB8s32s32s")
 """The part of a seal that is always there: version, number of MACs, `kid`, `state`, `leaf`; 74 bytes."""
+_STATE: Final = 10
+"""Where the state begins."""
 _LEAF: Final = 42
 """Where the leaf begins."""
 _MACS: Final = 74
 """Where the MACs begin."""
+_PLAIN_BYTES: Final = _MACS + SEED_BYTES
+"""Length of a seal without a key and without erased lines."""
 _SECOND: Final = _MACS + MAC_BYTES
 """Where the second MAC begins, if there are two."""
 SALTS: Final = b"graphrt/salts/v2\x00"
@@ -82,6 +86,8 @@ def packed(kid: bytes, state: bytes, leaf: bytes, macs: Sequence[bytes], seed: b
 
 def parsed(seal: bytes, lines: int) -> Seal | None:
     """Take a seal apart; None if it does not have the form of one for a record of so many *lines*."""
+    if len(seal) == _PLAIN_BYTES and seal.startswith(UNKEYED_BEGIN):  # as most are; the rest says the same of them
+        return Seal(UNKEYED, seal[_STATE:_LEAF], seal[_LEAF:_MACS], (), salts_of(seal[_MACS:], lines), ())
     if len(seal) < _FIXED.size:
         return None
     version, number, kid, state, leaf = _FIXED.unpack_from(seal)

@@ -17,8 +17,9 @@ from graphrt import events
 from graphrt._engine.edit import status_after
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
-from graphrt._engine.evolve import evolve_all, nested_since_commit
+from graphrt._engine.evolve import evolve_all, evolve_lone, nested_since_commit
 from graphrt._journal.batch import Batch
+from graphrt._journal.fast_step_bytes import FastStepReader
 from graphrt._journal.reader import Reader, lacking
 from graphrt._journal.standing import ThreadStanding
 from graphrt._plan.tables import Plan
@@ -72,6 +73,7 @@ class Fold(ThreadStanding):
         "staged",
         "tail",
         "verdict",
+        "_steps",
     )
 
     def __init__(
@@ -83,6 +85,7 @@ class Fold(ThreadStanding):
         self.meta: dict[str, Any] = meta
         self.chain: Chain | None = chain_of(str(meta["chained"]), None, reader.keys) if meta.get("chained") else None
         """The end of the hash chain; None if the thread has none."""
+        self._steps = FastStepReader(reader)
         self.nested: list[str] = []
         """Path of each nested entry since the last commit: what the journal has of the open superstep already, so that
         it is not journalled again when that is restored."""
@@ -131,11 +134,21 @@ class Fold(ThreadStanding):
             StoreError: The record is damaged.
             ReplayDivergedError: A reducer raises that did not raise when the entries were written.
         """
-        batch = self.read(record)
-        first, logged = record.seq - record.count + 1, batch.logged
-        if upto is not None and upto < record.seq:
-            logged = logged[: upto - first + 1]
-        self.fold(logged, first, batch.run)
+        whole, first = upto is None or upto >= record.seq, record.seq - record.count + 1
+        step = self._steps.read(record.body) if whole and record.count == 2 and first == self.seq + 1 else None
+        if step is None:
+            batch = self.read(record)
+            self.fold(batch.logged if whole or upto is None else batch.logged[: upto - first + 1], first, batch.run)
+            return
+        reader = self.reader
+        reader.verify(record, step.at, step.lines, step.written, self.chain)
+        self.tail += len(record.body) + len(record.seal)
+        reader.beside = {}  # as after any commit of a superstep
+        if evolve_lone(self.engine, step.update, step.target):
+            self.seq = self.cause = self.steps_at = record.seq
+            self.run, self.left, self.nested = step.run, False, []
+        else:
+            self.fold(reader.batch(record).logged, first, step.run)
 
     def read(self, record: Record) -> Batch:
         """Decode the next record, and verify it against its seal.

@@ -168,7 +168,7 @@ def network_of(path: str) -> str | None:
         mounts = Path(_MOUNTS).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:  # not Linux
         return None
-    found, best = "", -1
+    place, found, best = f"{Path(path)}/", "", -1
     for line in mounts:
         # Fields before " - ": id, parent, device, root, mount point, and more. After it: type, source, options.
         before, _, after = line.partition(" - ")
@@ -179,7 +179,7 @@ def network_of(path: str) -> str | None:
         for escape, meant in _ESCAPES:
             point = point.replace(escape, meant)
         # The longest mount point counts; of two mounts at one point, the later one hides the earlier one.
-        if len(point) >= best and Path(path).is_relative_to(point):
+        if len(point) >= best and place.startswith(f"{point.rstrip('/')}/"):
             found, best = after.split(" ", 1)[0], len(point)
     return found if found in _NETWORKS else None
 
