@@ -1,4 +1,4 @@
-"""The journal writes the bytes of a plain superstep without making events of it: they are the bytes that its events give."""
+"""The journal writes and reads a plain superstep without making events of it, with the result that its events give."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import pytest
 from pydantic import BaseModel
 
 from graphrt import END, START, Context, GraphBuilder, Limits, Runtime
+from graphrt._codec import Codec
 from graphrt._journal import thread_meta
-from graphrt._journal.fast_step_bytes import FastStepBytes
+from graphrt._journal.fast_step_bytes import FastStepBytes, FastStepReader
+from graphrt._journal.reader import Reader
+from graphrt._journal.thread_meta import read_meta
 from graphrt.reducers import add, append, merge, untracked
 from graphrt.stores import SqliteStore
 
@@ -124,3 +127,40 @@ def test_time_is_written_alike(tmp_path: Path, times: Any) -> None:
     assert brief == stored(
         tmp_path / "long.db", graph(UPDATES, context=False), chain=False, sinks=[nobody], times=shown
     )
+
+
+def test_bytes_are_read_as_their_events_are(tmp_path: Path) -> None:
+    made = graph(UPDATES, context=False)
+    stored(tmp_path / "brief.db", made)
+    with SqliteStore(tmp_path / "brief.db") as store:
+        loaded = store.load("t", upto=2 * len(UPDATES))
+        reader = Reader(store, "t", Codec([State]), meta=read_meta(loaded.meta, "t"))
+        steps = FastStepReader(reader)
+        found = [(steps.read(record.body), reader.body(record.body)) for record in loaded.records]
+
+    read = [(step, batch, body) for step, (batch, body) in found if step is not None]
+    assert len(read) > len(UPDATES) // 2
+    for step, batch, body in read:
+        (_, done), (_, commit) = batch.logged
+        assert (step.at, step.run, step.lines) == (batch.at, batch.run, body.lines)
+        assert [*step.written] == body.written
+        assert (step.update,) == done.updates
+        assert (step.target,) == commit.next
+
+
+@pytest.mark.parametrize("chain", [False, True], ids=["bare", "chained"])
+def test_a_thread_is_folded_to_the_same_state_without_its_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chain: bool
+) -> None:
+    made = graph(UPDATES * 2, context=False)
+    stored(tmp_path / "brief.db", made, chain=chain)
+
+    def shown() -> Any:
+        with Runtime(made, store=f"sqlite:///{tmp_path / 'brief.db'}") as runtime:
+            found = [runtime.state("t", at=at) for at in (2, 9, 10, 17, 40, None)]
+            return [(one.values, one.next, one.seq, one.status) for one in found]
+
+    fast = shown()
+    monkeypatch.setattr(FastStepReader, "read", lambda *_: None)
+
+    assert fast == shown()

@@ -125,6 +125,13 @@ class Chain:
         kept[TREE] = f"{tree.size}:{b''.join(tree.roots).hex()}"
         return {**kept, **{name: value.hex() for name, value in sorted(self.digests.items())}}
 
+    def copy(self) -> Chain:
+        """Return a chain that goes on from here by itself."""
+        made = Chain(self.thread, keys=self._keys)
+        made.name, made.kid, made.leaf, made.digests = self.name, self.kid, self.leaf, dict(self.digests)
+        made._tree, made._leaves = Tree(self._tree.size, self._tree.roots), [*self._leaves]
+        return made
+
     def agrees(self, saved: Mapping[str, str]) -> bool:
         """Return whether *saved*, of a snapshot, is what this chain would save."""
         return self.saved() == saved
@@ -204,13 +211,13 @@ class Chain:
         Raises:
             StoreError: The commit was changed, or is not the one that follows. The chain is of no use after that.
         """
+        parts = parsed(seal, len(lines))
+        commits = None if parts is None else commitments(parts, lines)
+        if parts is None or commits is None:
+            raise _misfit(seq, count)
         try:
-            parts = parsed(seal, len(lines))
-            commits = None if parts is None else commitments(parts, lines)
-            if parts is None or commits is None:
-                raise _misfit(seq, count)
             state = self._fold(commits, written)
-        except IndexError:  # `_fold`: fewer lines than were written
+        except IndexError:  # fewer lines than were written
             raise _misfit(seq, count) from None
         leaf = leaf_of(seq, count, at, parts.kid, self.leaf, commits, state)
         if state != parts.state or leaf != parts.leaf:
@@ -236,7 +243,7 @@ class Chain:
         """Extend the digests of the fields that a commit wrote, and return the hash of the state after it."""
         digests = self.digests
         for name, number in written:
-            before = digests[name] if name in digests else b""  # noqa: SIM401 - saves a call per field
+            before = digests.get(name, b"")
             # The commitment, not the line: a digest over the line would have no salt, and would confirm a guess of it.
             digests[name] = sha256(_FIELD + before + commits[number]).digest()
         labels = self._labels

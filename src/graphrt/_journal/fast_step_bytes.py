@@ -20,6 +20,7 @@ from zlib import crc32
 from pydantic_core import from_json, to_json
 
 from graphrt import events
+from graphrt._codec.codec import is_plain
 from graphrt._journal.batch import Batch, no_time
 from graphrt._journal.body import ERASED_BEGIN, VERSION, Names
 from graphrt._journal.event_schema import CODES
@@ -109,11 +110,15 @@ class FastStepReader:
         if shape is None:
             return None
         written, target = shape
-        load, fetch = self._reader.codec.load, self._reader.fetch
         update: dict[str, Any] = {}
         try:
-            for name, line in written:
-                update[name] = load(lines[line], fetch)
+            if is_plain(text):  # asked once for all lines, and not for each of them
+                for name, line in written:
+                    update[name] = from_json(lines[line], allow_inf_nan=False)
+            else:
+                load, fetch = self._reader.codec.load, self._reader.fetch
+                for name, line in written:
+                    update[name] = load(lines[line], fetch)
             if run != self._run[0]:
                 self._run = (run, from_json(run))
         except (IndexError, ValueError, StoreError):

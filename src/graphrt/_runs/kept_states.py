@@ -15,6 +15,7 @@ from graphrt._journal.writer import Grown
 
 if TYPE_CHECKING:
     from graphrt import events
+    from graphrt._journal.chain import Chain
     from graphrt._journal.thread_fold import Fold
     from graphrt.stores.protocol import Store
     from graphrt.stores.values import Loaded, Record
@@ -34,6 +35,9 @@ class KeptState(NamedTuple):
     """The thread's meta, which names the graph and the names that records are written with."""
     created_at: float
     state: events.StateSaved
+    """The state, without the digests of the hash chain."""
+    chain: Chain | None
+    """The end of the hash chain, of which a reader needs no digests; None if the thread is not chained."""
     grown: Grown
     """How much the thread had grown since its last snapshot, after the record or after the last run of this runtime."""
     size: int
@@ -57,6 +61,9 @@ class KeptState(NamedTuple):
         """Start *fold*, which has folded nothing yet, with this state."""
         fold.begin(_with_own_values(self.state), self.record.seq)
         fold.tail, fold.measured = self.grown.tail, self.grown.measured
+        if self.chain is not None:
+            _ = self.chain.tree  # grown here, once, and not in each copy
+            fold.chain = self.chain.copy()
 
     def catch_up(self, fold: Fold) -> None:
         """Tell *fold*, which has folded what follows, of a snapshot that the last run of this runtime has made."""
@@ -109,13 +116,13 @@ class KeptStates:
             cause=fold.cause,
             fingerprint=fold.fingerprint,
             names=tuple(fold.reader.names.known),
-            digests=fold.chain.saved() if fold.chain is not None else {},
         )
+        chain = fold.chain.copy() if fold.chain is not None else None
         grown = Grown(fold.seq, fold.tail, fold.measured)
         thread = loaded.head.thread
         self.forget(thread)
         self._states[thread] = KeptState(
-            loaded.records[-1], loaded.meta, loaded.head.created_at, _with_own_values(state), grown, size
+            loaded.records[-1], loaded.meta, loaded.head.created_at, _with_own_values(state), chain, grown, size
         )
         self._bytes += size
         while self._bytes > KEPT_BYTES and self._states:
