@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel
 
-from graphrt import END, START, Context, GraphBuilder, Limits, Runtime
+from graphrt import END, START, Context, GraphBuilder, Limits, Runtime, events
 from graphrt._codec import Codec
 from graphrt._journal import thread_meta
 from graphrt._journal.fast_step_bytes import FastStepBytes, FastStepReader
@@ -73,6 +73,10 @@ def stored(path: Path, made: Any, *, chain: bool = True, sinks: Any = (), times:
         loaded = store.load("t")
         head = loaded.head._replace(created_at=0.0)  # by the system's clock
         return head, loaded.meta, loaded.snapshot, list(store.records("t"))
+
+
+def no_step(_reader: FastStepReader, _body: bytes) -> None:
+    """In place of `FastStepReader.read`: no superstep is plain."""
 
 
 def nobody(_entry: Any) -> None:
@@ -141,7 +145,9 @@ def test_bytes_are_read_as_their_events_are(tmp_path: Path) -> None:
     read = [(step, batch, body) for step, (batch, body) in found if step is not None]
     assert len(read) > len(UPDATES) // 2
     for step, batch, body in read:
-        (_, done), (_, commit) = batch.logged
+        done, commit = (event for _, event in batch.logged)
+        assert isinstance(done, events.TaskSucceeded)
+        assert isinstance(commit, events.SuperstepCommitted)
         assert (step.at, step.run, step.lines) == (batch.at, batch.run, body.lines)
         assert [*step.written] == body.written
         assert (step.update,) == done.updates
@@ -161,6 +167,6 @@ def test_a_thread_is_folded_to_the_same_state_without_its_events(
             return [(one.values, one.next, one.seq, one.status) for one in found]
 
     fast = shown()
-    monkeypatch.setattr(FastStepReader, "read", lambda *_: None)
+    monkeypatch.setattr(FastStepReader, "read", no_step)
 
     assert fast == shown()
