@@ -81,6 +81,11 @@ class ThreadStanding:
         made.apply(logged, self.seq + 1, run)
         return made
 
+    def step(self, seq: int, run: str) -> None:
+        """Apply the two events of a plain superstep, the second of which has the number *seq*; see `apply`."""
+        self.seq = self.cause = self.steps_at = seq
+        self.run, self.left = run, False
+
     def apply(self, logged: Iterable[Logged], first: int, run: str = "") -> None:
         """Apply events that are numbered from *first*.
 

@@ -145,8 +145,8 @@ class Fold(ThreadStanding):
         self.tail += len(record.body) + len(record.seal)
         reader.beside = {}  # as after any commit of a superstep
         if evolve_lone(self.engine, step.update, step.target):
-            self.seq = self.cause = self.steps_at = record.seq
-            self.run, self.left, self.nested = step.run, False, []
+            self.step(record.seq, step.run)
+            self.nested = []
         else:
             self.fold(reader.batch(record).logged, first, step.run)
 

@@ -364,15 +364,14 @@ class Journal:
                 snapshot: Saved | None = None
                 if self._tail >= SNAPSHOT_BYTES:
                     after = before.after((), "")
-                    after.seq = after.cause = after.steps_at = seq
+                    after.step(seq, self._run_id)
                     snapshot = self._snapshot(after, blobs)
                 # As `Record(...)` and `Commit(..., unstage=True, snapshot=snapshot, blobs=blobs)`, in a third of the time.
                 record = _make(Record, (seq, 2, body, seal))
                 commits.put(_make(Commit, (expected, at, (record,), True, (), snapshot, blobs, *_NOTHING_ELSE)))
                 self._staged.clear()
-                cause, before.cause = before.cause, seq
-                before.seq = before.steps_at = seq  # in place: only this journal has it
-                before.left = False
+                cause = before.cause
+                before.step(seq, self._run_id)  # in place: only this journal has it
             except BaseException as error:
                 commits.break_off(error)
                 raise
