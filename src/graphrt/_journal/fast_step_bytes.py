@@ -40,15 +40,17 @@ Fresh: TypeAlias = "tuple[int, NodePlan, Stamped | None, NodePlan]"
 
 The update is a dict that brings the encoded value of each field that is stored, in `lines`; None if nothing is written.
 """
-Shape: TypeAlias = tuple[bytes, bytes, tuple[tuple[str, int], ...]]
-"""Constant bytes after the superstep's number in the first entry, and after that in the second; then the fields
-written, with the numbers of their lines."""
+Shape: TypeAlias = tuple[bytes, tuple[tuple[str, int], ...]]
+"""Template of a structure, to be filled in with time, cause, and twice the superstep's number; and the fields written,
+with the numbers of their lines."""
 
-_STRUCTURE: Final = b"[%d,%%b,%%b,%%d,[],[[%d,0,[%%d%%b%%d%%b" % (VERSION, CODES[events.TaskSucceeded])
-"""Template of a structure. To fill in: time, run, cause, and twice a superstep's number and constant bytes. `[]` is the
-list of new names, of which there are none, and `0` is the path of the graph at the top."""
-_COMMIT: Final = b"],[%d,0," % CODES[events.SuperstepCommitted]
-"""End of the task's entry, and beginning of the commit's."""
+_STRUCTURE: Final = b"[%d,%%%%b,%%b,%%%%d,[],[[%d,0,[%%%%d,0,%%d]%%b],[%d,0,%%%%d,%%b,[%%d]]]]" % (
+    VERSION,
+    CODES[events.TaskSucceeded],
+    CODES[events.SuperstepCommitted],
+)
+"""Template of the template of a shape. To fill in: run, node, updates, the fields written, and the node that is due
+next. `[]` is the list of new names, of which there are none, and `0` is the path of the graph at the top."""
 _STORED: Final = re.compile(
     rb"\[%d,(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?),(\"[^\"\\]*\"),(?:0|[1-9]\d*),\[\],\[\[%d,0,\[(?:0|[1-9]\d*)"
     rb"(,0,\d+\],\[\[[\d,]+\]\]\],\[%d,0,)(?:0|[1-9]\d*)(,\[[\d,]*\],\[\d+\]\]\]\])"
@@ -190,11 +192,11 @@ class FastStepBytes:
         Raises:
             InputError: *at* is infinite or not a number, or does not fit into a header.
         """
-        task, commit, written = shape
+        template, written = shape
         superstep, _, update, _ = fresh  # the nodes are in the shape
         if at - at:  # nan, and so true, for infinity and nan alone
             raise no_time(at)
-        structure = _STRUCTURE % (to_json(at), self._run, cause, superstep, task, superstep, commit)
+        structure = template % (to_json(at), cause, superstep, superstep)
         chain = self._chain
         lines = [structure, *update.lines.values()] if update else [structure]
         text = b"\n".join(lines)
@@ -232,10 +234,8 @@ class FastStepBytes:
         if len(numbers) != len(set(used)):  # a new name, which only events can introduce
             return None
         pairs = [part for line, name in enumerate(written, 1) for part in (numbers[name], line)]
-        task = b",0,%d]" % numbers[node.name]  # the rest of the task's id: its index in the superstep, and its node
-        if update:
-            task += b",[%b]" % to_json(pairs)  # `updates` has one update, a flat list of name and line
+        updates = b",[%b]" % to_json(pairs) if update else b""  # one update, a flat list of name and line
         fields = to_json([numbers[name] for name in wrote])
-        # The brackets after the fields close the commit's entry, the list of entries, and the structure.
-        commit = b",%b,[%d]]]]" % (fields, numbers[target.name])
-        return task + _COMMIT, commit, tuple(zip(written, pairs[1::2], strict=True))  # every second is a line
+        run = self._run.replace(b"%", b"%%")
+        template = _STRUCTURE % (run, numbers[node.name], updates, fields, numbers[target.name])
+        return template, tuple(zip(written, pairs[1::2], strict=True))  # every second is a line
