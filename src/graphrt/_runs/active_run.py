@@ -297,12 +297,16 @@ class ActiveRun:
             taken: Places of letters to delete with the commit.
 
         Raises:
-            StoreError: Nothing was stored. The caller then calls `broke`.
+            StoreError: Nothing was stored. The run is closed.
         """
         assert self._journal is not None  # noqa: S101 - only runs on a thread are handed over
-        emit_events.stopped(self.engine, "left to others", None)  # None: it was not cancelled
-        self._journal.write(emit_events.take(self.engine), release=True, taken=taken)
-        self.close()
+        try:
+            emit_events.stopped(self.engine, "left to others", None)  # None: it was not cancelled
+            self._journal.write(emit_events.take(self.engine), release=True, taken=taken)
+            self.close()
+        except BaseException as error:
+            self.broke(error)
+            raise
 
     def flow(self) -> Flow:
         """Return the run as a generator of effects, which a driver performs. It returns the status for `ended`."""

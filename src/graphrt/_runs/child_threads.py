@@ -152,11 +152,7 @@ class ThreadsOfRun:
         """
         parent = bare_id(self._thread)
         opened = self._begin(config, given, thread, if_exists="return", labels=labels, parent=parent)
-        try:
-            opened.hand_over()
-        except BaseException as error:
-            opened.broke(error)
-            raise
+        opened.hand_over()
 
     def ended(self, graph: Any, thread: str) -> Ended | None:
         """Return how the last run of a child ended, with its final state as plain data; None if it has not ended."""

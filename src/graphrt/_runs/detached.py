@@ -101,17 +101,8 @@ def start(
         return thread
     id_ = opened.services.thread
     assert id_ is not None  # noqa: S101 - there is a store
-    _hand_over(opened)
+    opened.hand_over()
     return id_
-
-
-def _hand_over(opened: ActiveRun) -> None:
-    """Store the beginning of the run and release its thread in one commit; if that fails, close the run."""
-    try:
-        opened.hand_over()
-    except BaseException as error:
-        opened.broke(error)
-        raise
 
 
 WHILE_RUNNING: Final = ("refuse", "queue", "abandon")
@@ -164,7 +155,7 @@ def start_new(config: RunConfig, given: Any, thread: str, labels: Labels | None)
             raise
         # Its status is "running" (it was begun and has no driver yet) or "failed": it exists, in any case.
         return None
-    _hand_over(opened)
+    opened.hand_over()
     return thread
 
 

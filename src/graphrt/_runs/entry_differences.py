@@ -1,4 +1,4 @@
-"""What two entries of two executions have in common, and their difference in words. For `reexecution`.
+"""What two entries of two executions have in common, and their difference in words. For `reexecution` and `diff`.
 
 `reexecution` makes the runs of a thread again, and compares each journal entry of the second execution with the entry
 of the thread's log at the same place. The `path` of an entry names the task of a nested graph, and is empty for the top
@@ -7,7 +7,7 @@ graph. For the terms, see docs/glossary.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
@@ -25,11 +25,24 @@ seeds, moments and delays; name and fingerprint of the graph; the user of the pr
 identity; digests of the fields that a caller gave, since a second execution gives the whole input."""
 
 
+def common(entry: Entry, unlike: Collection[str]) -> dict[str, Any]:
+    """Return the fields of an entry's event but those in *unlike*, with its class and path; ids without their thread."""
+    event: Any = entry.event
+    data = {one.name: getattr(event, one.name) for one in fields(event) if one.name not in unlike}
+    data["kind"], data["path"] = type(event).__name__, entry.path
+    for name in ("id", "interrupts"):
+        if name in data:
+            ids = data[name]
+            data[name] = local(ids) if isinstance(ids, str) else tuple(local(one) for one in ids)
+    if "errors" in data:  # exceptions compare by identity, so only their classes count
+        data["errors"] = {at: type(error).__name__ for at, error in data["errors"].items()}
+    return data
+
+
 def bare(entry: Entry) -> dict[str, Any]:
     """Return the fields of an entry's event that must be the same in both executions, with its class and path."""
     event: Any = entry.event
-    data = {one.name: getattr(event, one.name) for one in fields(event) if one.name not in _UNLIKE}
-    data["kind"], data["path"] = type(event).__name__, entry.path
+    data = common(entry, _UNLIKE)
     if isinstance(event, events.BudgetHeld):
         data["reservations"] = event.reservations[-1]  # those before it are of executions that a crash cut off
     if isinstance(event, events.SuperstepAbandoned):  # how far a run had come when the outside cancelled it
@@ -37,12 +50,6 @@ def bare(entry: Entry) -> dict[str, Any]:
             del data[name]
     if isinstance(event, events.RunStarted):
         data["input"] = dict(event.input)  # the mapping may be of a class that also holds its encoded bytes
-    for name in ("id", "interrupts"):
-        if name in data:
-            ids = data[name]
-            data[name] = local(ids) if isinstance(ids, str) else tuple(local(one) for one in ids)
-    if "errors" in data:  # exceptions compare by identity, so only their classes count
-        data["errors"] = {at: type(error).__name__ for at, error in data["errors"].items()}
     return data
 
 

@@ -8,7 +8,7 @@ Each event of an entry comes with a path, which is empty for the graph at the to
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import replace
 from functools import partial
 from itertools import dropwhile
 from typing import Any, Final
@@ -26,6 +26,7 @@ from graphrt._journal.thread_fold import Fold
 from graphrt._journal.thread_meta import read_meta
 from graphrt._runs.deep_equal import alike
 from graphrt._runs.entries import entries
+from graphrt._runs.entry_differences import common
 from graphrt._runs.loading import folded, from_the_first, load, loaded_at, the_store
 from graphrt._runs.mail import has_input
 from graphrt._runs.results import Divergence, Snapshot, ThreadInfo
@@ -281,8 +282,8 @@ def _of_run(found: Iterator[Entry], run: str | None) -> Iterator[Entry]:
 _NO_DIFFERENCE: Final = (events.RunResumed, events.ThreadCopied)
 
 
-_UNLIKE: Final = frozenset({"thread", "seed", "expires_at", "digests"})
-"""Fields of events that differ between equal runs."""
+_UNLIKE: Final = frozenset({"thread", "seed", "expires_at", "digests", "exception"})
+"""Fields of events that differ between equal runs. Of an exception, class and message are fields of their own."""
 _UNLIKE_STATE: Final = frozenset({"run", "seed", "cause", "names", "digests", "began"})
 """The same for the `StateSaved` of a fork: ids, positions, and data of the encoding."""
 _REPEATED: Final = (events.InterruptRaised, events.InterruptAnswered, events.ThreadLabelled)
@@ -291,23 +292,8 @@ _REPEATED: Final = (events.InterruptRaised, events.InterruptAnswered, events.Thr
 
 def _bare(entry: Entry) -> dict[str, Any]:
     """Return the fields of an entry's event that two equal runs have in common; ids without their thread."""
-    event: Any = entry.event
-    data = {f.name: getattr(event, f.name) for f in fields(event) if f.name not in _UNLIKE}
-    data["kind"], data["path"] = type(event).__name__, entry.path
-    for name in ("id", "interrupts"):
-        if name in data:
-            ids = data[name]
-            data[name] = _local(ids) if isinstance(ids, str) else tuple(_local(one) for one in ids)
-    if isinstance(event, events.TaskFailed):
-        data.pop("exception")  # exceptions compare by identity; class and message are fields of their own
-    if isinstance(event, events.ThreadForked):
-        state = data.pop("state")
-        data |= {f.name: getattr(state, f.name) for f in fields(state) if f.name not in _UNLIKE_STATE}
-    if "errors" in data:  # exceptions too, by position of the task that handles them
-        data["errors"] = {at: type(error).__name__ for at, error in data["errors"].items()}
+    data = common(entry, _UNLIKE)
+    if "state" in data:  # that a fork begins with
+        state: Any = data.pop("state")
+        data = {**common(replace(entry, event=state), _UNLIKE_STATE), **data}
     return data
-
-
-def _local(id_: str) -> str:
-    """Return the id of an interrupt without the thread that it begins with."""
-    return id_.split("/", 1)[-1]

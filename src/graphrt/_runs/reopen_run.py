@@ -440,11 +440,7 @@ def _begin(config: RunConfig, store: Store, thread: str, letter: Letter) -> bool
         if error.code in _NOT_THE_INPUT or not isinstance(error, InputError):
             raise
         return _drop_input(config, store, thread, letter, error)
-    try:
-        opened.hand_over(taken=(letter.place,))
-    except BaseException as error:
-        opened.broke(error)
-        raise
+    opened.hand_over(taken=(letter.place,))
     return True
 
 
