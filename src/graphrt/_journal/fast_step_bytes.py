@@ -20,7 +20,6 @@ from zlib import crc32
 from pydantic_core import from_json, to_json
 
 from graphrt import events
-from graphrt._codec.codec import is_plain
 from graphrt._journal.batch import Batch, no_time
 from graphrt._journal.body import ERASED_BEGIN, VERSION, Names
 from graphrt._journal.event_schema import CODES
@@ -85,9 +84,12 @@ class FastStepReader:
         reader: Decodes the first body of each shape, and fetches large values.
     """
 
-    __slots__ = ("_reader", "_run", "_shapes")
+    __slots__ = ("_is_plain", "_reader", "_run", "_shapes")
 
     def __init__(self, reader: Reader) -> None:
+        from graphrt._codec.codec import is_plain  # loads the codec, which a run without a store does not need
+
+        self._is_plain = is_plain
         self._reader = reader
         self._run = (b"", "")
         """Id of the last run, as it is stored, and decoded."""
@@ -114,7 +116,7 @@ class FastStepReader:
         written, target = shape
         update: dict[str, Any] = {}
         try:
-            if is_plain(text):  # asked once for all lines, and not for each of them
+            if self._is_plain(text):  # asked once for all lines, and not for each of them
                 for name, line in written:
                     update[name] = from_json(lines[line], allow_inf_nan=False)
             else:
