@@ -26,7 +26,9 @@ INSTALL = $(PY) -m uv pip install --quiet --python $(PY) $(LOCKED) || { echo "In
 DEMO_EXTRAS := demo$(if $(findstring --model,$(ARGS)),$(comma)litellm)
 # pyright runs on node: where there is none, a package brings it along.
 NODE := $(if $(shell command -v node 2>/dev/null),,$(comma)node)
-TEST_EXTRAS = dev,demo,litellm$(NODE)
+# The tests of pages drive a Chromium, if the machine has one.
+BROWSER := $(if $(shell command -v chromium 2>/dev/null),$(comma)browser)
+TEST_EXTRAS = dev,demo,litellm$(NODE)$(BROWSER)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test quick routes bench lint format lock clean

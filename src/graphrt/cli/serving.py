@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 import click
 
@@ -48,7 +49,7 @@ def serve(
 
     Without --authorize, it listens on loopback, and requests need the token that it prints.
     """
-    from graphrt.serve import LoopbackAccess, app
+    from graphrt.serve import LoopbackAccess, UiMessageChat, app
     from graphrt.serve import serve as serve_http
     from graphrt.serve._access import is_loopback
     from graphrt.workers import Worker
@@ -72,10 +73,16 @@ def serve(
             if no_worker and isinstance(runtime.store, MemoryStore):
                 raise WORKER_IN_MEMORY(target=target)
         workers: list[Worker] = [] if no_worker else [Worker(one, concurrency=concurrency) for one in runtimes]
+        chats = {
+            one.graph.name: f"/chat/{quote(one.graph.name, safe='')}"
+            for one in runtimes
+            if "messages" in one.graph.topology()["state"]
+        }
         application = app(
             runtimes,
             authorize=access,
             cors=cors,
+            mounts={path: UiMessageChat(name, page=True) for name, path in chats.items()},
             ready=[partial(_works, worker) for worker in workers],
         )
 
@@ -85,6 +92,9 @@ def serve(
             output.note((f"serving {', '.join(one.graph.name for one in runtimes)} at {at}", "good"))
             if guard is None and not given_token:
                 output.note((f"Authorization: Bearer {token}", "title"))
+            for name, path in chats.items():
+                secret = "" if guard is not None or given_token else f"#token={token}"
+                output.note((f"chat with {name} at {at}{path}{secret}", "title"))
 
         for worker in workers:
             worker.start()

@@ -51,16 +51,18 @@ from graphrt.errors._codes.serving import (
 from graphrt.errors._codes.threads import THREAD_WITHOUT_STORE, UNKNOWN_THREAD
 from graphrt.errors._page import sections
 from graphrt.runtime import Runtime
+from graphrt.serve import _chat_page
 from graphrt.serve._access import Authorize, Caller, Right
 from graphrt.serve._bodies import POSITION, Following, Part
 from graphrt.serve._bounds import Bounds, OpenRequests, RunningThreads
-from graphrt.serve._chat import ChatForm, UiMessageChat, begin_of_turn, turn_of
+from graphrt.serve._chat import ChatForm, UiMessageChat, begin_of_turn, text_of, turn_of
 from graphrt.serve._events import OVER, EventStream, Form, JournalForm
 from graphrt.serve._keys import Keys
 from graphrt.serve._openapi import document
 from graphrt.serve._problems import MEDIA_TYPE, problem, retry_after_s, status_of
 from graphrt.serve._verbs import VERBS, Call, Reply, Verb, present, state_document
 from graphrt.stores import TenantStore, ThreadFilter
+from graphrt.wires import ui_history
 
 T = TypeVar("T")
 
@@ -75,6 +77,8 @@ _CHECKED_S: Final = 2.0
 _ALLOWED_HEADERS: Final = ("authorization", "content-type", "idempotency-key", "last-event-id")
 _OF_CHATS: Final = {one.name: one for one in VERBS if one.name in ("run", "answer", "retry")}
 """The verbs that messages of chats are."""
+_TITLE: Final = 60
+"""Characters of the first message of a chat that are its title."""
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
@@ -229,10 +233,26 @@ class Application:
         if inner.graph not in self._runtimes:
             known = ", ".join(self._runtimes)
             raise INVALID_ARGUMENT(argument="The graph of a chat", value=inner.graph, wanted=f"one of {known}")
-        return [
+        routes = [
             Route(path, partial(self._chat, inner), methods=["POST"]),
             Route(f"{path}/{{thread}}/stream", partial(self._chat_again, inner)),
+            Route(f"{path}/{{thread}}/messages", partial(self._chat_messages, inner)),
         ]
+        if not inner.page:
+            return routes
+
+        async def page(request: Request) -> Response:
+            root = request.scope.get("root_path", "")
+            text = _chat_page.document(inner.graph, root=root, path=path)
+            return Response(text, 200, _chat_page.HEADERS, "text/html")
+
+        async def asset(request: Request) -> Response:
+            name = request.path_params["name"]
+            if name not in _chat_page.ASSETS:
+                raise UNKNOWN_PATH(path=repr(request.url.path))
+            return Response(_chat_page.asset(name), 200, _chat_page.HEADERS, _chat_page.ASSETS[name])
+
+        return [Route(f"{path}/page/{{name}}", asset), Route(path, page), *routes]
 
     async def _health(self, _request: Request) -> Response:
         return _json({"status": "ok"})
@@ -492,6 +512,8 @@ class Application:
         def taken() -> tuple[int, int]:
             """Do it, and return where the message begins, and up to where the client has it."""
             had = call.store.head(call.thread).seq if turn.answers else 0
+            if turn.verb == "run" and call.position(call.thread) == 0:  # a new chat is found by how it began
+                call.body.title = text_of(turn.message)[:_TITLE] or None
             self._handled(call, verb, keys)
             begin = begin_of_turn(runtime, call.thread, call.store.head(call.thread).seq)
             return begin, had
@@ -514,6 +536,23 @@ class Application:
             return Response(status_code=204)
         begin = await self._aside(lambda: begin_of_turn(runtime, call.thread, head.seq))
         return await self._chat_stream(call, begin, begin - 1)
+
+    async def _chat_messages(self, chat: UiMessageChat, request: Request) -> Response:
+        """Answer with the messages of a chat so far."""
+        caller = await self.admit(request, "read")
+        runtime, _ = self._of(chat.graph, caller)
+        call = Call(runtime=runtime, caller=caller, thread=request.path_params["thread"])
+
+        def read() -> list[ui_history.UiMessage]:
+            try:
+                call.head()
+            except InputError as error:
+                if error.code != UNKNOWN_THREAD.code:
+                    raise
+                return []  # the page of a new chat asks too
+            return ui_history.messages(runtime.entries(call.thread))
+
+        return _json({"id": call.thread, "messages": await self._aside(read)})
 
     async def _chat_stream(self, call: Call, begin: int, after: int) -> ASGIApp:
         """Return the stream of the message that begins at an entry, after what the client has of it."""

@@ -4,6 +4,8 @@ A chat is a thread, and a message of its user is the input of a run. The respons
 
     POST /                  the last message: of the user, or with their decisions about tool calls
     GET  /{chat}/stream     the message that is being made, from its beginning; 204 if there is none
+    GET  /{chat}/messages   the messages so far, as `useChat({ messages })` takes them
+    GET  /                  with `page=True`, a page to chat in
 """
 
 from __future__ import annotations
@@ -45,11 +47,14 @@ class UiMessageChat:
         graph: Name of the graph.
         input_of: Makes the input of a run of a message of the user. By default the field `messages` gets the text, as a
             `UserMessage`.
+        page: Whether a browser is given a page to chat in. Like any page it is loaded without credentials, which it
+            asks for: it holds the name of the graph, and nothing of a thread.
     """
 
-    def __init__(self, graph: str, *, input_of: InputOf = as_messages) -> None:
+    def __init__(self, graph: str, *, input_of: InputOf = as_messages, page: bool = False) -> None:
         self.graph: Final = graph
         self.input_of: Final = input_of
+        self.page: Final = page
 
 
 class Turn(NamedTuple):

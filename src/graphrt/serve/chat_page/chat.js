@@ -1,0 +1,502 @@
+// @ts-check
+/**
+ * A chat with a graph: it speaks the UI message stream of the AI SDK, as `useChat` does.
+ *
+ * What is shown is a fold of the stream's chunks (`fold`), as it is in the SDK. After a reload the page asks for the
+ * messages of the thread, and joins the stream of the one that is being made. Every text is put into text nodes.
+ */
+
+/** @typedef {Record<string, any>} Json */
+/** @typedef {{id: string, role: string, parts: Json[]}} Message */
+
+const meta = (/** @type {string} */ name) =>
+  /** @type {HTMLMetaElement} */ (document.querySelector(`meta[name="${name}"]`)).content;
+const CHAT = meta("chat");
+const THREADS = meta("threads");
+const find = (/** @type {string} */ id) => /** @type {any} */ (document.getElementById(id));
+
+/** @type {Message[]} */
+let messages = [];
+let thread = "";
+let running = false;
+/** The message that the stream makes. @type {Message | undefined} */
+let current;
+/** How many chats were opened: what a request of an earlier one still brings is dropped. */
+let opened = 0;
+
+// ---------------------------------------------------------------------------------------------------- requests
+
+const TOKEN = "graphrt-token";
+
+/**
+ * @param {string} path
+ * @param {Json} [options]
+ * @returns {Promise<Response>}
+ */
+async function ask(path, { method = "GET", body, key } = {}) {
+  for (;;) {
+    /** @type {Record<string, string>} */
+    const headers = {};
+    const token = sessionStorage.getItem(TOKEN);
+    if (token) headers.authorization = `Bearer ${token}`;
+    if (body !== undefined) headers["content-type"] = "application/json";
+    if (key) headers["idempotency-key"] = key;
+    const answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+    if (answer.status === 401) {
+      await signIn();
+      continue;
+    }
+    if (answer.ok) return answer;
+    const problem = await answer.json().catch(() => ({}));
+    throw new Error([problem.detail || `The server answered with ${answer.status}.`, problem.fix].filter(Boolean).join(" "));
+  }
+}
+
+/** Ask for the token of the server. */
+function signIn() {
+  const dialog = find("sign-in");
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => {
+      sessionStorage.setItem(TOKEN, find("token").value.trim());
+      resolve(undefined);
+    }, { once: true });
+    if (!dialog.open) dialog.showModal();
+  });
+}
+
+/**
+ * The chunks of a response.
+ * @param {Response} response
+ */
+async function* chunksOf(response) {
+  const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).getReader();
+  const decoder = new TextDecoder();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const events = (rest + decoder.decode(value, { stream: true })).split("\n\n");
+    rest = events.pop() ?? "";
+    for (const event of events) {
+      if (event === "data: [DONE]") return;
+      if (event.startsWith("data: ")) yield JSON.parse(event.slice(6));
+    }
+  }
+}
+
+// ---------------------------------------------------------------------------------------- messages, as a fold
+
+/**
+ * Take a chunk into the messages.
+ * @param {Json} chunk
+ * @param {boolean} anew Whether the stream gives its message from the beginning.
+ */
+function fold(chunk, anew) {
+  if (chunk.type === "start") {
+    current = messages.find((one) => one.id === chunk.messageId);
+    if (!current) messages.push((current = { id: chunk.messageId, role: "assistant", parts: [] }));
+    else if (anew) current.parts = [];
+    return;
+  }
+  if (!current) return;
+  const parts = current.parts;
+  const part = (/** @type {(one: Json) => boolean} */ is) => parts.findLast(is);
+  const tool = (/** @type {Json} */ values) =>
+    Object.assign(part((one) => one.toolCallId === chunk.toolCallId) ?? {}, values);
+  switch (chunk.type) {
+    case "text-start":
+    case "reasoning-start":
+      parts.push({ type: chunk.type.replace("-start", ""), text: "", id: chunk.id });
+      break;
+    case "text-delta":
+    case "reasoning-delta": {
+      const text = part((one) => one.id === chunk.id);
+      if (text) text.text += chunk.delta;
+      break;
+    }
+    case "tool-input-available":
+      parts.push({ type: "dynamic-tool", state: "input-available", ...pick(chunk, "toolCallId", "toolName", "input") });
+      break;
+    case "tool-approval-request":
+      tool({ state: "approval-requested", approval: { id: chunk.approvalId } });
+      break;
+    case "tool-approval-response": {
+      const asked = part((one) => one.approval?.id === chunk.approvalId);
+      if (asked) Object.assign(asked, { state: "approval-responded" });
+      break;
+    }
+    case "tool-output-available":
+      tool({ state: "output-available", output: chunk.output });
+      break;
+    case "tool-output-error":
+      tool({ state: "output-error", errorText: chunk.errorText });
+      break;
+    case "tool-output-denied":
+      tool({ state: "output-denied" });
+      break;
+    case "file":
+      parts.push({ type: "file", ...pick(chunk, "mediaType", "url", "filename") });
+      break;
+    case "error":
+      parts.push({ type: "data-error", data: chunk.errorText });
+      break;
+    default: // steps, questions and progress are shown by other means
+  }
+}
+
+/** @param {Json} from @param {string[]} names */
+function pick(from, ...names) {
+  return Object.fromEntries(names.filter((name) => name in from).map((name) => [name, from[name]]));
+}
+
+// ---------------------------------------------------------------------------------------------------- the page
+
+/**
+ * Make an element; strings among its children become text nodes.
+ * @param {string} name
+ * @param {Json} [properties]
+ * @param {(Node | string)[]} children
+ * @returns {any}
+ */
+function make(name, properties = {}, ...children) {
+  const element = Object.assign(document.createElement(name), properties);
+  element.append(...children);
+  return element;
+}
+
+/** @param {unknown} value */
+const shown = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2));
+
+const STATES = /** @type {Record<string, string>} */ ({
+  "input-available": "is running",
+  "approval-requested": "waits for approval",
+  "approval-responded": "was decided",
+  "output-available": "is done",
+  "output-error": "has failed",
+  "output-denied": "was refused",
+});
+
+/** @param {Json} part @returns {Node | null} */
+function partElement(part) {
+  switch (part.type) {
+    case "text":
+      return make("div", { className: "text" }, part.text);
+    case "reasoning":
+      return make("details", {}, make("summary", { className: "quiet" }, "Reasoning"),
+        make("div", { className: "reasoning" }, part.text));
+    case "dynamic-tool": {
+      const card = make("div", { className: "card" }, make("strong", {}, part.toolName), ` ${STATES[part.state] ?? ""}`,
+        make("pre", { tabIndex: 0 }, shown(part.input)));
+      if (part.state === "output-available") card.append(make("pre", { tabIndex: 0 }, shown(part.output)));
+      if (part.state === "output-error") card.append(make("pre", { className: "bad", tabIndex: 0 }, part.errorText));
+      if (part.state === "approval-requested") {
+        const decide = (/** @type {boolean} */ approved) => () => answerApproval(part, approved);
+        card.append(make("div", { className: "row" },
+          make("button", { type: "button", onclick: decide(true) }, "Approve"),
+          make("button", { type: "button", onclick: decide(false) }, "Refuse")));
+      }
+      return card;
+    }
+    case "file":
+      if (/^image\/(png|jpeg|gif|webp)$/.test(part.mediaType) && part.url.startsWith("data:"))
+        return make("img", { src: part.url, alt: part.filename ?? "An image" });
+      return make("p", { className: "quiet" }, `File: ${part.filename ?? part.mediaType}`);
+    case "data-input":
+      return make("pre", { tabIndex: 0 }, shown(part.data));
+    case "data-error":
+      return make("p", { className: "bad" }, part.data);
+    default:
+      return null;
+  }
+}
+
+/** Show the messages. Those that have not changed keep their elements, and with them focus and selection. */
+function render() {
+  const log = find("messages");
+  const scroller = log.parentElement;
+  const atEnd = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 80;
+  messages.forEach((message, number) => {
+    const version = JSON.stringify(message);
+    const old = log.children[number];
+    if (old?.version === version) return;
+    const made = make("article", { className: `message ${message.role}`, version },
+      make("span", { className: "hidden" }, message.role === "user" ? "You:" : "Answer:"),
+      ...message.parts.map(partElement).filter((one) => one !== null));
+    const open = old ? [...old.querySelectorAll("details")].map((one) => one.open) : [];
+    made.querySelectorAll("details").forEach((/** @type {any} */ one, /** @type {number} */ at) => (one.open = open[at]));
+    if (old) old.replaceWith(made);
+    else log.append(made);
+  });
+  while (log.children.length > messages.length) log.lastChild.remove();
+  if (atEnd) scroller.scrollTop = scroller.scrollHeight;
+}
+
+/** @param {string} text @param {boolean} [bad] */
+function notice(text, bad = false) {
+  find("notice").textContent = text;
+  find("notice").className = bad ? "bad" : "quiet";
+}
+
+/** @param {boolean} now */
+function setRunning(now) {
+  running = now;
+  find("send").disabled = now;
+  find("stop").hidden = !now;
+  if (now) find("retry").hidden = true;
+  find("messages").setAttribute("aria-busy", String(now));
+}
+
+// ------------------------------------------------------------------------------------------- questions, forms
+
+/** Ask what the thread waits for, with a form for each question that is no approval of a tool call. */
+async function showQuestions() {
+  const asked = opened;
+  const found = await (await ask(`${THREADS}/${encodeURIComponent(thread)}`)).json();
+  if (asked !== opened) return;
+  const open = found.interrupts.filter((/** @type {Json} */ one) => !decidedInMessages(one.id));
+  find("questions").replaceChildren(...open.map(questionElement));
+  find("questions").firstElementChild?.scrollIntoView({ block: "nearest" });
+  find("retry").hidden = found.status !== "failed" && found.status !== "cancelled";
+  find("send").disabled = found.status === "failed" || found.status === "interrupted";
+  if (found.status === "failed") notice("The run failed. Retry it: what is done is not done again.", true);
+  if (found.status === "cancelled") notice("Stopped.");
+}
+
+/** @param {string} id */
+const decidedInMessages = (id) => messages.some((one) => one.parts.some((part) => part.approval?.id === id));
+
+/** @param {Json} question */
+function questionElement(question) {
+  const schema = question.answer_schema ?? {};
+  const input = field("Answer", schema, schema.$defs ?? {}, true);
+  const problem = make("p", { className: "bad", role: "alert" });
+  const form = make("form", {}, input.element, make("div", { className: "row" }, make("button", {}, "Answer")), problem);
+  form.onsubmit = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    problem.textContent = "";
+    try {
+      const body = { answers: { [question.id]: input.read() } };
+      await ask(`${THREADS}/${encodeURIComponent(thread)}/answers`, { method: "POST", body });
+    } catch (error) {
+      problem.textContent = /** @type {Error} */ (error).message;
+      return;
+    }
+    form.closest(".card").remove();
+    await join();
+  };
+  const what = question.payload === null ? "" : shown(question.payload);
+  return make("section", { className: "card", ariaLabel: `Question of ${question.node}` },
+    make("strong", {}, question.node), " asks", make("pre", { tabIndex: 0 }, what), form);
+}
+
+/**
+ * A field for values of a JSON schema.
+ * @param {string} label
+ * @param {Json} schema
+ * @param {Json} defs
+ * @param {boolean} required
+ * @returns {{element: HTMLElement, read: () => any}}
+ */
+function field(label, schema, defs, required) {
+  if (schema.$ref) return field(label, defs[schema.$ref.split("/").pop()] ?? {}, defs, required);
+  const some = (schema.anyOf ?? []).filter((/** @type {Json} */ one) => one.type !== "null");
+  if (schema.anyOf && some.length === 1) return field(label, { ...schema, anyOf: undefined, ...some[0] }, defs, false);
+  const title = schema.title ?? label;
+  const wrap = (/** @type {HTMLElement} */ inner) =>
+    make("label", {}, `${title} `, inner, ...(schema.description ? [make("div", { className: "quiet" }, schema.description)] : []));
+  if (schema.enum ?? schema.const !== undefined) {
+    const values = schema.enum ?? [schema.const];
+    const select = make("select", {}, ...values.map((/** @type {any} */ one, /** @type {number} */ at) =>
+      make("option", { value: String(at), selected: one === schema.default }, shown(one))));
+    return { element: wrap(select), read: () => values[Number(select.value)] };
+  }
+  if (schema.type === "boolean") {
+    const select = make("select", {}, make("option", { value: "yes" }, "Yes"),
+      make("option", { value: "no", selected: schema.default === false }, "No"));
+    return { element: wrap(select), read: () => select.value === "yes" };
+  }
+  if (schema.type === "integer" || schema.type === "number") {
+    const input = make("input", { type: "number", required, value: schema.default ?? "",
+      step: schema.type === "integer" ? "1" : "any" });
+    return { element: wrap(input), read: () => (input.value === "" ? null : Number(input.value)) };
+  }
+  if (schema.type === "object" && schema.properties) {
+    const needed = new Set(schema.required ?? []);
+    const inner = Object.entries(schema.properties).map(([name, one]) =>
+      /** @type {[string, any]} */ ([name, field(name, /** @type {Json} */ (one), defs, needed.has(name))]));
+    const element = make("fieldset", {}, make("legend", {}, title), ...inner.map(([, one]) => one.element));
+    const read = () => Object.fromEntries(inner.map(([name, one]) => [name, one.read()])
+      .filter(([name, value]) => needed.has(name) || (value !== null && value !== "")));
+    return { element, read };
+  }
+  const area = make("textarea", { rows: 3, required, value: schema.default == null ? "" : shown(schema.default) });
+  if (schema.type === "string") return { element: wrap(area), read: () => area.value };
+  const any = !schema.type && !schema.anyOf;
+  if (!any) area.placeholder = "JSON";
+  const read = () => {
+    try {
+      return JSON.parse(area.value);
+    } catch {
+      if (any) return area.value;
+      throw new Error("This is not JSON.");
+    }
+  };
+  return { element: wrap(area), read };
+}
+
+// ------------------------------------------------------------------------------------------------- the verbs
+
+const pause = (/** @type {number} */ ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/**
+ * Read a stream to its end, and join the stream again where it broke or was withdrawn.
+ * @param {() => Promise<Response>} begin
+ * @param {boolean} anew
+ */
+async function read(begin, anew) {
+  const mine = opened;
+  setRunning(true);
+  notice("");
+  for (let wait = 250; ; wait = Math.min(wait * 2, 8000)) {
+    try {
+      const response = await begin();
+      if (response.status === 204) break; // nothing is being made: what there is stands in the messages
+      let whole = false;
+      for await (const chunk of chunksOf(response)) {
+        if (mine !== opened) return;
+        fold(chunk, anew);
+        wait = 250;
+        whole = chunk.type === "finish" || (chunk.type === "abort" && chunk.reason !== "withdrawn");
+        draw();
+      }
+      if (whole) break;
+    } catch (error) {
+      if (mine !== opened) return;
+      if (!(error instanceof TypeError)) { // the server refused; anything else is the network
+        notice(/** @type {Error} */ (error).message, true);
+        break;
+      }
+      notice("The connection broke. Trying again.");
+    }
+    await pause(wait);
+    if (mine !== opened) return;
+    begin = stream;
+    anew = true;
+  }
+  if (mine !== opened) return;
+  setRunning(false);
+  await load(mine);
+}
+
+let drawing = false;
+/** Show the messages at most once for each picture of the screen. */
+function draw() {
+  if (drawing) return;
+  drawing = true;
+  requestAnimationFrame(() => {
+    drawing = false;
+    render();
+  });
+}
+
+const stream = () => ask(`${CHAT}/${encodeURIComponent(thread)}/stream`);
+const join = () => read(stream, true);
+
+/**
+ * Show the messages and the questions of the thread, as they are stored.
+ * @param {number} mine
+ */
+async function load(mine) {
+  const found = await (await ask(`${CHAT}/${encodeURIComponent(thread)}/messages`)).json();
+  if (mine !== opened) return;
+  messages = found.messages;
+  render();
+  if (messages.length > 0) await showQuestions();
+}
+
+/** @param {Message} message @param {string} [trigger] */
+const post = (message, trigger = "submit-message") => () =>
+  ask(CHAT, { method: "POST", body: { id: thread, messages: [message], trigger } });
+
+/** @param {string} text */
+async function send(text) {
+  const mine = opened;
+  const message = { id: crypto.randomUUID(), role: "user", parts: [{ type: "text", text }] };
+  const first = messages.length === 0;
+  messages.push(message);
+  render();
+  find("questions").replaceChildren();
+  await read(async () => {
+    const response = await post(message)();
+    if (first) await listChats(); // the server has named it after the message
+    return response;
+  }, true);
+  const taken = messages.some((one) => one.id === message.id);
+  if (mine === opened && !taken) find("text").value ||= text; // the server refused it
+}
+
+/** @param {Json} part @param {boolean} approved */
+async function answerApproval(part, approved) {
+  const message = messages.find((one) => one.parts.includes(part));
+  if (!message || running) return;
+  const decided = { ...part, state: "approval-responded", approval: { ...part.approval, approved } };
+  await read(post({ id: message.id, role: "assistant", parts: [decided] }), false);
+}
+
+async function listChats() {
+  const answer = await ask(`${THREADS}?limit=50&newest_first=true`);
+  const { threads } = await answer.json();
+  const known = threads.map((/** @type {Json} */ one) => make("option", { value: one.thread }, one.title || one.thread));
+  if (!threads.some((/** @type {Json} */ one) => one.thread === thread))
+    known.unshift(make("option", { value: thread }, "New chat"));
+  find("chats").replaceChildren(...known);
+  find("chats").value = thread;
+}
+
+/** @param {string} id */
+async function open(id) {
+  opened += 1;
+  const mine = opened;
+  thread = id;
+  messages = [];
+  find("retry").hidden = true;
+  setRunning(false);
+  history.replaceState(null, "", `#chat=${encodeURIComponent(id)}`);
+  find("questions").replaceChildren();
+  notice("");
+  render();
+  try {
+    await Promise.all([load(mine), listChats()]);
+    if (mine === opened) await join();
+  } catch (error) {
+    notice(/** @type {Error} */ (error).message, true);
+  }
+}
+
+const newChat = () => open(`chat-${crypto.randomUUID()}`);
+
+find("compose").onsubmit = (/** @type {Event} */ event) => {
+  event.preventDefault();
+  const text = find("text").value.trim();
+  if (!text || running) return;
+  find("text").value = "";
+  send(text);
+};
+find("text").onkeydown = (/** @type {KeyboardEvent} */ event) => {
+  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+    event.preventDefault();
+    find("compose").requestSubmit();
+  }
+};
+find("stop").onclick = () =>
+  ask(`${THREADS}/${encodeURIComponent(thread)}/cancel`, { method: "POST" })
+    .catch((error) => notice(error.message, true));
+find("retry").onclick = () => read(post(messages[messages.length - 1], "regenerate-message"), true);
+find("new").onclick = newChat;
+find("chats").onchange = () => open(find("chats").value);
+
+const given = new URLSearchParams(location.hash.slice(1));
+const token = given.get("token");
+if (token) sessionStorage.setItem(TOKEN, token);
+const chat = given.get("chat");
+await (chat ? open(chat) : newChat());

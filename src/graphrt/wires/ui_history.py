@@ -1,0 +1,118 @@
+"""A thread as messages of the AI SDK: what a page shows that was loaded anew (`useChat({ messages })`).
+
+It is the fold of the committed chunks, as the SDK makes it of a stream, with the messages of the user between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, TypeAlias, cast
+
+from graphrt import events
+from graphrt.events import Entry
+from graphrt.harness.messages import UserMessage
+from graphrt.wires.plain_data import plain
+from graphrt.wires.ui_messages import Chunk, UiMessages
+
+__all__ = ["UiMessage", "messages"]
+
+UiMessage: TypeAlias = dict[str, Any]
+"""A message: `id`, `role` (`user` or `assistant`) and `parts`."""
+_TOOL_STATES: Final = {
+    "tool-approval-request": "approval-requested",
+    "tool-output-available": "output-available",
+    "tool-output-error": "output-error",
+    "tool-output-denied": "output-denied",
+}
+"""Chunk to the state of the tool call that it is about."""
+
+
+def messages(entries: Iterable[Entry]) -> list[UiMessage]:
+    """Return the messages of a thread, given all its entries.
+
+    The input of a run is a message of the user: its last `UserMessage` as text, any other input as a part `data-input`.
+    An answer that is still being made has the parts that are committed.
+    """
+    found: list[UiMessage] = []
+    projection = UiMessages()
+    for entry in entries:
+        if isinstance(entry.event, events.RunStarted) and not entry.path:
+            found.append(_of_user(entry, entry.event))
+        for chunk in projection.entry(entry):
+            if chunk["type"] == "start":
+                parts: list[Any] = []
+                found.append(
+                    {
+                        "id": chunk["messageId"],
+                        "role": "assistant",
+                        "metadata": chunk["messageMetadata"],
+                        "parts": parts,
+                    }
+                )
+            elif found:
+                _fold(found[-1]["parts"], chunk)
+    return [one for one in found if one["parts"]]
+
+
+def _of_user(entry: Entry, started: events.RunStarted) -> UiMessage:
+    """Return what the user said with an input."""
+    said: UserMessage | None = None
+    for value in started.input.values():
+        if isinstance(value, list | tuple):
+            for item in cast("Iterable[Any]", value):
+                said = item if isinstance(item, UserMessage) else said
+    part: dict[str, Any] = {"type": "data-input", "data": plain(dict(started.input))}
+    if said is not None:  # the last one: a conversation may be given with its past
+        part = {"type": "text", "text": said.text}
+    id_ = said.id if said is not None else None
+    return {"id": id_ or f"{entry.thread}:{entry.seq}:input", "role": "user", "parts": [part]}
+
+
+def _fold(parts: list[dict[str, Any]], chunk: Chunk) -> None:
+    """Take a chunk into the parts of a message."""
+    match chunk["type"]:
+        case "start-step":
+            parts.append({"type": "step-start"})
+        case "text-start" | "reasoning-start" as kind:
+            parts.append({"type": kind.removesuffix("-start"), "text": "", "state": "done", "id": chunk["id"]})
+        case "text-delta" | "reasoning-delta":
+            _last(parts, "id", chunk["id"])["text"] += chunk["delta"]
+        case str(kind) if kind.startswith("tool-"):
+            _fold_tool(parts, chunk)
+        case "data-question":
+            known = _last(parts, "id", chunk["id"])
+            if known:
+                known["data"] = {**known["data"], **chunk["data"]}
+            else:
+                parts.append({"type": "data-question", "id": chunk["id"], "data": chunk["data"]})
+        case "file":
+            parts.append({name: chunk[name] for name in ("type", "mediaType", "url") if name in chunk})
+        case "error":
+            parts.append({"type": "data-error", "data": chunk["errorText"]})
+        case _:  # the ends of parts, of steps and of the message, and values of `ctx.emit`, which are not kept
+            pass
+
+
+def _fold_tool(parts: list[dict[str, Any]], chunk: Chunk) -> None:
+    """Take a chunk about a tool call into the parts of a message."""
+    kind = chunk["type"]
+    if kind == "tool-input-available":
+        named = {name: chunk[name] for name in ("toolCallId", "toolName", "input")}
+        parts.append({"type": "dynamic-tool", "state": "input-available", **named})
+    elif kind == "tool-approval-response":
+        for one in parts:
+            if one.get("approval", {}).get("id") == chunk["approvalId"]:
+                one["state"] = "approval-responded"
+                one["approval"]["approved"] = chunk["approved"]
+    elif kind in _TOOL_STATES:
+        call = _last(parts, "toolCallId", chunk["toolCallId"])
+        call["state"] = _TOOL_STATES[kind]
+        call |= {name: chunk[name] for name in ("output", "errorText") if name in chunk}
+        if kind == "tool-approval-request":
+            call["approval"] = {"id": chunk["approvalId"]}
+
+
+def _last(parts: list[dict[str, Any]], key: str, value: Any) -> dict[str, Any]:
+    """Return the last part whose *key* is *value*; an empty one if there is none."""
+    empty: dict[str, Any] = {}
+    return next((one for one in reversed(parts) if one.get(key) == value), empty)

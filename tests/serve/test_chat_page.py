@@ -1,0 +1,157 @@
+"""The page of a chat, and the messages that a page is given which was loaded anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.serve.test_chat import chats, chunks, decision, request
+
+from graphrt.serve import UiMessageChat
+
+
+@pytest.fixture
+def served(serve):
+    def start(*runtimes: Any, **options: Any) -> Any:
+        return serve(*runtimes, mounts={"/chat": UiMessageChat("chat", page=True)}, **options)
+
+    return start
+
+
+def test_a_page_loads_nothing_but_its_own_files_and_needs_no_credentials(served):
+    http = served(chats(), authorize=lambda _request: None).http
+
+    page = http.get("/chat")
+    files = [http.get(f"/chat/page/{name}") for name in ("chat.js", "chat.css")]
+
+    assert page.headers["content-type"].startswith("text/html")
+    assert [one.headers["content-type"].partition(";")[0] for one in files] == ["text/javascript", "text/css"]
+    for one in (page, *files):
+        assert one.status_code == 200
+        assert "default-src 'none'; script-src 'self'" in one.headers["content-security-policy"]
+    assert "<script>" not in page.text
+    assert http.get("/chat/page/index.html").status_code == 404
+    assert http.get("/chat/c1/messages").status_code == 401
+
+
+def test_there_is_no_page_unless_it_is_asked_for(serve):
+    http = serve(chats(), mounts={"/chat": UiMessageChat("chat")}).http
+
+    assert http.get("/chat").status_code == 405
+
+
+def test_a_page_that_is_loaded_again_is_given_the_messages_so_far(served):
+    from graphrt.harness import ToolCall
+
+    server = served(chats(ToolCall(id="1", name="order", arguments={"item": "tea"}), "Done."))
+
+    def messages() -> Any:
+        return server.http.get("/chat/c1/messages").json()["messages"]
+
+    assert messages() == []
+    paused = chunks(server.http.post("/chat", json=request("Tea, please")))
+    asked = next(one for one in paused if one["type"] == "tool-approval-request")
+    [user, answer] = messages()
+    assert user == {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Tea, please"}]}
+    tool = answer["parts"][-1]
+    assert (answer["id"], tool["state"], tool["approval"]) == (
+        "c1:1",
+        "approval-requested",
+        {"id": asked["approvalId"]},
+    )
+
+    chunks(server.http.post("/chat", json=decision(asked, approved=True)))
+    [_, answer] = messages()
+    states = [one.get("state") or one["type"] for one in answer["parts"]]
+    assert states == ["step-start", "output-available", "step-start", "done"]
+    assert (answer["parts"][1]["output"], answer["parts"][-1]["text"]) == ("ordered: tea", "Done.")
+
+
+def test_a_new_chat_is_found_by_its_first_message(served):
+    server = served(chats("Hello!", "Still here."))
+
+    for id_, text in (("m1", "Hi"), ("m2", "And now?")):
+        chunks(server.http.post("/chat", json=request(text, id=id_)))
+
+    assert server("GET", "/threads/c1", graph="chat").json()["title"] == "Hi"
+
+
+# ------------------------------------------------------------------------------------------------------- a browser
+
+BROWSER_OPTIONS = [
+    "--no-sandbox",  # root in a container
+    *["--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"],
+    *["--disable-component-update", "--disable-sync"],
+]
+
+
+@pytest.fixture
+def page():
+    """A page of a real browser; nothing may stand in its console at the end."""
+    import shutil
+
+    from playwright.sync_api import sync_playwright
+
+    noticed: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=BROWSER_OPTIONS)
+        opened = browser.new_page()
+        opened.on("console", lambda message: noticed.append(message.text))
+        opened.on("pageerror", lambda error: noticed.append(str(error)))
+        yield opened
+        browser.close()
+    assert noticed == []
+
+
+@pytest.mark.slow
+@pytest.mark.needs("playwright", "chromium")
+def test_a_person_chats_approves_answers_and_loads_the_page_again(served, page):
+    import threading
+    from typing import Annotated, NotRequired, TypedDict
+
+    from tests.serve.test_chat import CLERK
+
+    from graphrt import END, START, Context, GraphBuilder, Runtime
+    from graphrt.harness import Message, ScriptedModel, ToolCall
+    from graphrt.reducers import append
+
+    class State(TypedDict):
+        messages: Annotated[list[Message], append]
+        large: NotRequired[bool]
+
+    gate = threading.Event()
+    g = GraphBuilder(State, name="chat")
+
+    @g.node
+    async def talk(state: State, ctx: Context) -> State:
+        reply = await ctx.bind(CLERK).run(state["messages"])
+        return {"messages": list(reply.new_messages)}
+
+    @g.node
+    def close(state: State, ctx: Context) -> Any:
+        gate.wait(20)
+        return {"large": ctx.interrupt("A large one?", key="large", answer_type=bool)}
+
+    g.add_sequence([START, talk, close, END])
+    script = [ToolCall(id="1", name="order", arguments={"item": "<b>tea</b>"}), "It <i>is</i> ordered."]
+    server = served(Runtime(g.compile(), store="memory:", models={"clerk": ScriptedModel(script)}))
+
+    page.goto(f"{server.url}/chat")
+    page.get_by_label("Message", exact=True).fill("Tea, please")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Approve").click()
+    page.get_by_text("It <i>is</i> ordered.").wait_for()
+    page.reload()  # in the middle of the run
+    page.get_by_text("It <i>is</i> ordered.").wait_for()
+    page.get_by_role("button", name="Stop").wait_for()
+    gate.set()
+    question = page.get_by_label("Question of close")
+    question.get_by_role("combobox").select_option(label="No")
+    question.get_by_role("button", name="Answer").click()
+    question.wait_for(state="detached")
+    page.get_by_role("button", name="Stop").wait_for(state="hidden")
+
+    thread = page.url.partition("chat=")[2]
+    found = server("GET", f"/threads/{thread}", graph="chat").json()
+    assert (found["status"], found["state"]["large"], found["title"]) == ("completed", False, "Tea, please")
+    assert page.get_by_role("log").inner_text().count("Tea, please") == 1
