@@ -416,7 +416,7 @@ class Runtime(Generic[S, I_co]):
             thread: The thread.
             after: Where to go on: the `seq` of the last entry that was seen, the `position` of the last live item, or 0
                 for the beginning. Texts of both are taken too, such as an event id of a browser.
-            live: Give, between the entries, a `LiveItem` for what the driving process shows while a superstep is open:
+            live: Give, between the entries, a `LiveItem` for what is shown, in any process, while a superstep is open:
                 tokens, values of `ctx.emit`, tasks that begin and end. Such items are not stored. One who comes late
                 is first given what the open tasks have shown so far, up to 1 MB each, and then the rest. One who goes on
                 after the `position` of an item is given what came after it. Items that can no longer be given are

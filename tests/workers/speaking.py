@@ -64,7 +64,9 @@ class Speaker:
             time.sleep(0.001)
 
 
-def speaking(attempts: int = 1, nodes: Iterable[str] = ("speak",)) -> CompiledGraph[Said, Any]:
+def speaking(
+    attempts: int = 1, nodes: Iterable[str] = ("speak",), queue: str | None = None
+) -> CompiledGraph[Said, Any]:
     g = GraphBuilder(Said, name="speaking")
 
     async def speak(state: Said, ctx: Context) -> dict[str, Any]:
@@ -74,7 +76,7 @@ def speaking(attempts: int = 1, nodes: Iterable[str] = ("speak",)) -> CompiledGr
 
     names = [*nodes]
     for name in names:
-        g.add_node(name, speak, retry=RetryPolicy(attempts=attempts, wait_initial_s=0.01))
+        g.add_node(name, speak, retry=RetryPolicy(attempts=attempts, wait_initial_s=0.01), queue=queue)
     g.add_sequence([START, *names, END])
     return g.compile()
 

@@ -1,8 +1,12 @@
-"""A worker whose model says 19 words, one each 0.05 seconds; `process_support` starts it. No test."""
+"""A worker whose model says 19 words, one each 0.05 seconds; `process_support` starts it. No test.
+
+With QUEUE in its environment, the node that speaks has this queue, and the worker serves it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -30,7 +34,8 @@ class Talker:
 
 
 def main(url: str, lease_s: float) -> None:
-    with Runtime(speaking(), store=url, lease_s=lease_s, harness=Talker()) as runtime:
-        worker = Worker(runtime, concurrency=4, poll_s=0.05)
+    queue = os.environ.get("QUEUE") or None
+    with Runtime(speaking(queue=queue), store=url, lease_s=lease_s, harness=Talker()) as runtime:
+        worker = Worker(runtime, concurrency=4, poll_s=0.05, queues=[queue] if queue else [])
         print("working", flush=True)  # noqa: T201 - the test waits for it
         worker.serve(grace_s=2.0)

@@ -37,10 +37,14 @@ def all_read(runtime: Runtime[Any], thread: str, readers: list[tuple[Client, flo
     return started
 
 
+QUEUES = pytest.mark.parametrize("queue", [None, "gpu"])
+
+
+@QUEUES
 @pytest.mark.slow
-def test_all_words_reach_readers_of_another_process_once(workers: Workers) -> None:
-    workers.add(module=PROCESS)
-    with Runtime(speaking(), store=workers.url) as runtime:
+def test_all_words_reach_readers_of_another_process_once(workers: Workers, queue: str | None) -> None:
+    workers.add(module=PROCESS, QUEUE=queue or "")
+    with Runtime(speaking(queue=queue), store=workers.url) as runtime:
         readers = [(Client(), late, 0) for late in LATE_S] + [(Client(), 0.1, 5), (Client(), 0.3, 9)]
         thread = runtime.start({})
         for reader in all_read(runtime, thread, readers):
@@ -51,10 +55,11 @@ def test_all_words_reach_readers_of_another_process_once(workers: Workers) -> No
         assert client.final == {"1.0:speak": "".join(words())}
 
 
+@QUEUES
 @pytest.mark.slow
-def test_readers_of_a_killed_worker_get_the_text_of_the_next_attempt_anew(workers: Workers) -> None:
-    first = workers.add(1.0, module=PROCESS)
-    with Runtime(speaking(), store=workers.url) as runtime:
+def test_readers_of_a_killed_worker_get_the_text_of_the_next_attempt_anew(workers: Workers, queue: str | None) -> None:
+    first = workers.add(1.0, module=PROCESS, QUEUE=queue or "")
+    with Runtime(speaking(queue=queue), store=workers.url) as runtime:
         readers = [(Client(), 0.0, 0), (Client(), 0.3, 3), (Client(), 0.5, 0), (Client(), 2.0, 0)]
         thread = runtime.start({})
         reading = all_read(runtime, thread, readers)
@@ -64,7 +69,7 @@ def test_readers_of_a_killed_worker_get_the_text_of_the_next_attempt_anew(worker
         first.kill()
         first.communicate()
         workers.processes.remove(first)
-        workers.add(1.0, module=PROCESS)
+        workers.add(1.0, module=PROCESS, QUEUE=queue or "")
         for reader in reading:
             reader.join()
     for client, late, leaves in readers:

@@ -90,7 +90,12 @@ def reported(task: Task, reply: Any) -> Flow:
     # is void. One that failed for good runs again, and a nested graph continues, at the next drive.
     if task.status == HANDLED:
         yield live(task, "withdrawn")
-    yield live(task, "ended", _OUTCOME[task.status])
+    yield ended(task)
+
+
+def ended(task: Task) -> Live:
+    """Return the item that says how the last attempt of *task*, which has ended, did so."""
+    return live(task, "ended", _OUTCOME[task.status])
 
 
 def given_up(engine: Engine) -> Flow:

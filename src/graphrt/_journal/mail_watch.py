@@ -47,13 +47,13 @@ class MailWatch(StoreWorker):
 
     def __init__(self, store: Store) -> None:
         super().__init__(store, "graphrt-mail")
-        self._runs: dict[str, tuple[Deliver, Shown]] = {}
+        self._runs: dict[str, tuple[Deliver, Shown | None]] = {}
         """Runs that go on, by thread."""
         self._pause_s = POLL_S
         """Seconds until the next look."""
 
-    def add(self, thread: str, deliver: Deliver, shown: Shown) -> None:
-        """Call *deliver* with mail of *thread* from now on, and *shown* with whether it has a follower.
+    def add(self, thread: str, deliver: Deliver, shown: Shown | None) -> None:
+        """Call *deliver* with mail of *thread* from now on, and *shown* with whether it has a follower, if it is not None.
 
         A run calls this when it begins, and `remove` when it ends.
         """
@@ -72,7 +72,7 @@ class MailWatch(StoreWorker):
         """Return whether a run goes on."""
         return bool(self._runs)
 
-    def _next(self) -> dict[str, tuple[Deliver, Shown]] | None:
+    def _next(self) -> dict[str, tuple[Deliver, Shown | None]] | None:
         """Return the runs to look for, after a pause; None if the worker thread is to end."""
         idle_since = time.monotonic()
         while True:
@@ -84,22 +84,22 @@ class MailWatch(StoreWorker):
                     self._worker = None  # under the lock: the next `add` starts another one
                     return None
 
-    def _do(self, store: Store, work: dict[str, tuple[Deliver, Shown]]) -> None:
+    def _do(self, store: Store, work: dict[str, tuple[Deliver, Shown | None]]) -> None:
         """Look for mail. After an error, the letters wait, and the next look finds them."""
         with contextlib.suppress(Exception):
             for head in store.query(ThreadFilter(ids=[*work], has_mail=True)):
                 with contextlib.suppress(Exception):
                     work[head.thread][0](store.query(MailFilter(thread=head.thread)))  # calls its `deliver`
-        self._look_for_followers(store, {thread: shown for thread, (_, shown) in work.items()})
+        self._look_for_followers(store, {thread: shown for thread, (_, shown) in work.items() if shown is not None})
 
     def _look_for_followers(self, store: Store, runs: dict[str, Shown]) -> None:
         """Say to each run whether it is followed, and let those that are hand over the items they have collected.
 
-        A store that carries no live items notes no followers.
+        Runs in a store that carries no live items are not among *runs*.
         """
         self._pause_s = POLL_S
         with contextlib.suppress(Exception):
-            followed = {*store.query(FollowerFilter(threads=[*runs]))} if "live" in store.offers else set[str]()
+            followed = {*store.query(FollowerFilter(threads=[*runs]))} if runs else set[str]()
             for thread, shown in runs.items():
                 with contextlib.suppress(Exception):
                     if shown.follow(wanted=thread in followed):

@@ -14,7 +14,6 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
@@ -32,17 +31,17 @@ from graphrt._journal import leases, letters, mail_watch, thread_commits, writer
 from graphrt._runs import entries, listeners, run_log
 from graphrt._runs.error_frames import prepare
 from graphrt._runs.live_relay import LiveRelay
+from graphrt._runs.live_show import LiveShow
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.stream_items import NOTHING, Reads, StreamItems
 from graphrt._runs.task_services import services_of
-from graphrt.errors import ConflictError, StoreError
-from graphrt.stores.filters import FollowerFilter, MailFilter
+from graphrt.errors import ConflictError
+from graphrt.stores.filters import MailFilter
 from graphrt.stores.ids import shared_id
 from graphrt.stores.values import Claim
 
 if TYPE_CHECKING:
-    from graphrt._engine.task import Task
     from graphrt._journal.chain import Chain
     from graphrt._journal.thread_fold import Fold
     from graphrt.events import Entry
@@ -77,7 +76,7 @@ class ActiveRun:
 
     # fmt: off
     __slots__ = (
-        "_commits", "_journal", "_relay", "_seen", "_sinks", "claim", "config", "control", "engine", "items",
+        "_commits", "_journal", "_seen", "_show", "_sinks", "claim", "config", "control", "engine", "items",
         "listening", "services",
     )
     # fmt: on
@@ -119,7 +118,7 @@ class ActiveRun:
         self._journal: writer.Journal | None = None
         """Numbers the events, stores them for a thread, and shows them to the sinks; None if nothing listens."""
         self._commits: thread_commits.ThreadCommits | None = None  # on their way to the store; None without a thread
-        self._relay: LiveRelay | None = None  # keeps live items for followers; None if there can be none
+        self._show: LiveShow | None = None  # shows the run to followers; None if there can be none
         self._seen: frozenset[int] = frozenset()  # places of letters seen so far: each look finds all not yet taken
         if self.listening:
             self._open_journal(fold, listen=listen)
@@ -172,16 +171,16 @@ class ActiveRun:
                 renewer = leases.renewer_of(store)
                 renewer.add(claim)
                 self.control.check_claim = partial(renewer.check, claim, partial(services.keep, ()))
+            if "live" in store.offers:
+                relay = LiveRelay(store, claim.thread, run_id, engine, lambda: self.seq)
+                self._show = LiveShow(store, claim.thread, services, relay, _following, commits)
             if "mail" in store.offers:
                 if engine.parent is not None and claim.head.status in _OVER:  # a new run of a child thread (R24)
                     self._pass_over_cancels(store.query(MailFilter(thread=claim.thread)))
                 self.control.letters = deque()
-                mail_watch.watch_of(store).add(claim.thread, self._deliver, self)
+                mail_watch.watch_of(store).add(claim.thread, self._deliver, self._show)
                 # Tasks of queues are left to Workers, which find them by an index.
                 self.control.queues = "labels" in store.offers
-            if "live" in store.offers:
-                self._relay = LiveRelay(store, claim.thread, run_id, engine, lambda: self.seq)
-                services.relay(self._show, is_followed=False)
         self._journal = journal
 
     def _pass_over_cancels(self, stored: Sequence[MailMessage]) -> None:
@@ -217,59 +216,9 @@ class ActiveRun:
                 control.cancel("a new input abandons the run")
 
     def to_be_read(self) -> None:
-        """Show what happens as for a reader, who may come at any time: a worker drives the run. `drive_due` calls this.
-
-        Models are streamed, unless the runtime says otherwise. A thread that a Worker finds due may be followed already.
-        Other runs wait for the first look of `mail_watch`, to save a read.
-        """
-        if self._relay is not None:
-            services = self.services
-            services.streams = True if services.streams is None else services.streams
-            self._look_for_followers()
-
-    def _show(self, mode: str, item: Any, task: Task | None) -> None:
-        """Keep an item for followers, who are looked for before each commit from now on. Called from any worker thread."""
-        assert self._relay is not None  # noqa: S101 - this is how items come to it
-        assert self._commits is not None  # noqa: S101 - it has a thread
-        self._commits.before = self._before_commit
-        self._relay.put(mode, item, task)
-
-    def _before_commit(self) -> None:
-        """Hand over what comes before the entries of a commit; a run may end before `mail_watch` has looked once."""
-        relay = self._relay
-        if relay is not None:
-            if relay.has_shown and not relay.is_followed:
-                self._look_for_followers()
-            relay.flush()
-
-    def _look_for_followers(self) -> None:
-        """Begin to hand live items over if the thread has a follower."""
-        store, claim = self.config.store, self.claim
-        if claim is not None and store is not None:
-            with suppress(StoreError):  # a failure to show items must not end the run
-                self.follow(wanted=bool(store.query(FollowerFilter(threads=[claim.thread]))))
-
-    def follow(self, *, wanted: bool) -> bool:
-        """Begin or end to hand live items over, at a look of `mail_watch`; return whether to look again soon.
-
-        That is so if the thread is followed, or if its open tasks have shown something for which a follower may come.
-        """
-        relay, commits = self._relay, self._commits
-        if relay is None or commits is None:
-            return False
-        with _following:  # the driver and the worker thread of `mail_watch` may find a follower at once
-            if wanted != relay.is_followed:
-                commits.before = self._before_commit
-                if not wanted:
-                    relay.flush()
-                relay.follow(wanted=wanted)
-                self.services.relay(self._show, is_followed=wanted)
-        return wanted or relay.has_shown
-
-    def flush(self) -> None:
-        """Hand over the live items that were collected. `mail_watch` calls this after each look at the store."""
-        if self._relay is not None:
-            self._relay.flush(again=True)
+        """Show what happens as for a reader, who may come at any time: a worker drives the run. `drive_due` calls this."""
+        if self._show is not None:
+            self._show.to_be_read()
 
     def _opened(self, fold: Fold | None) -> listeners.OpenedRun:
         """Return what the sinks that watch runs are given of this run before its first entry."""

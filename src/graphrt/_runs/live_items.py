@@ -1,12 +1,13 @@
 """`LiveItem`, what a follower gets between the entries of a thread, and its form on the way between processes.
 
-The driver collects live items and hands them to the store in batches (`live_relay`); `following` reads them.
+A *writer* collects live items and hands them to the store in batches (`live_relay`). It is a run, or a task that a
+worker of its queue runs. `live_feed` reads the batches.
 
-A batch is a line of JSON, its `Heading`, and then a line for each item: its number in the run, the number of the last
-entry before it, its mode, the item, and the id of its task. Values are encoded as those of the journal are: a value that
-cannot be stored cannot be relayed either. Objects of graphrt's own classes in the table `_classes`, such as `TextDelta`,
-are written as the name of the class and its fields. Pieces of texts that are told again are many and short: `texts`
-writes those of one task in one line. For the terms, see docs/glossary.md.
+A batch is a line of JSON, its `Heading`, and then a line for each item: its number, which counts the items of its
+writer, the number of the last entry before it, its mode, the item, and the id of its task. Values are encoded as those
+of the journal are: a value that cannot be stored cannot be relayed either. Objects of graphrt's own classes in the table
+`_classes`, such as `TextDelta`, are written as the name of the class and its fields. Pieces of texts that are told again
+are many and short: `texts` writes those of one task in one line. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, ca
 from pydantic_core import from_json, to_json
 
 from graphrt.errors import StoreError
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec
@@ -52,56 +52,23 @@ class LiveItem:
     """How many items before this one can no longer be given: they came faster than they were read, or were too large."""
 
 
-class Position(NamedTuple):
-    """Where a reader goes on: after an entry, and after an item that came after that entry."""
-
-    seq: int
-    """Number of the last entry that the reader has; 0 for the beginning."""
-    run: str = ""
-    """Id of the run that showed the item; empty if the reader has none."""
-    number: int = 0
-    """The item's number in that run."""
-    last: int = 0
-    """Set for an item that was told again: the last number of what was. Without what was over or withdrawn by then, the
-    items up to there are not those that were handed over at first."""
-
-    def __str__(self) -> str:
-        if not self.run:
-            return f"{self.seq}"
-        return f"{self.seq}.{self.number}{f'-{self.last}' if self.last > self.number else ''}.{self.run}"
-
-
-def position_of(after: Any) -> Position:
-    """Return the position that a caller of `follow` gives: the `seq` of an entry, or the `position` of a `LiveItem`.
-
-    Raises:
-        InputError: It is neither.
-    """
-    if isinstance(after, int) and not isinstance(after, bool):
-        return Position(after)
-    seq, number, run = ([*after.split(".", 2), "", ""] if isinstance(after, str) else ["", "", ""])[:3]
-    number, dash, last = number.partition("-")
-    numbers = [seq, *([number] if after != seq else ()), *([last] if dash else ())]
-    if (after == seq or run) and all(one.isascii() and one.isdigit() for one in numbers):
-        return Position(int(seq), run, int(number or 0), int(last or 0))
-    raise INVALID_ARGUMENT(
-        argument="after=", value=after, wanted="the seq of an entry, the position of a LiveItem, or 0 for the beginning"
-    )
-
-
 class Heading(NamedTuple):
     """The first line of a batch."""
 
-    run: str
-    """Id of the run that showed the items."""
+    writer: str
+    """Id of what showed the items: a run, or one execution of a task by a worker of its queue."""
+    task: str = ""
+    """Id of the task that a worker of its queue runs; empty for a run, whose driver has the thread."""
     again: Again | None = None
-    """Set if the batch begins to tell again what the open tasks have shown; None otherwise."""
+    """Set if the batch is a part of what is told again; None if its items are new."""
+    begins: bool = False
+    """Whether it is the first of these parts."""
 
 
 class Again(NamedTuple):
-    """What a batch says that begins to tell again what the open tasks have shown so far.
+    """What is said of a *re-telling*, which tells again what the open tasks of a writer have shown so far.
 
-    The items told again have the numbers up to `last`. Those after it are new to everybody.
+    The items told again have the numbers up to `last`. Those after it are new to every reader.
     """
 
     last: int
@@ -115,12 +82,13 @@ class Again(NamedTuple):
 class Sent(NamedTuple):
     """An item as it comes out of a batch. `following` makes a `LiveItem` of it."""
 
-    run: str
-    """Id of the run that showed it."""
+    heading: Heading
+    """The heading of its batch."""
     number: int
-    """Counts the items of the run, from 1, with those that were dropped: a follower finds gaps by it."""
+    """Counts the items of the writer, from 1, with those that were dropped: a follower finds gaps by it."""
     seq: int
-    """Number of the last entry before the item."""
+    """Number of the last entry before the item, as far as the writer knew: a worker of a queue knows those that it had
+    when it began."""
     mode: LiveMode
     item: Any
     task_id: str
@@ -154,7 +122,8 @@ def texts(codec: Codec, seq: int, pieces: Sequence[tuple[int, MessageItem]]) -> 
 
 def batch(heading: Heading, lines: Iterable[bytes]) -> bytes:
     """Return the items of *lines* as one batch."""
-    return b"\n".join([to_json([heading.run, *(heading.again or ())]), *lines])
+    writer, task, again, begins = heading
+    return b"\n".join([to_json([writer, task, begins, *(again or ())]), *lines])
 
 
 def opened(codec: Codec, body: bytes) -> tuple[Heading, list[Sent]]:
@@ -165,13 +134,13 @@ def opened(codec: Codec, body: bytes) -> tuple[Heading, list[Sent]]:
         ValueError: The heading is not JSON.
     """
     head, *lines = body.split(b"\n")
-    run, *again = from_json(head)
-    heading = Heading(str(run), Again(*again) if again else None)
-    found = [sent for one in lines for sent in _sent(codec, heading.run, one)]
+    writer, task, begins, *again = from_json(head)
+    heading = Heading(str(writer), str(task), Again(*again) if again else None, bool(begins))
+    found = [sent for one in lines for sent in _sent(codec, heading, one)]
     return heading, sorted(found, key=lambda sent: sent.number)
 
 
-def _sent(codec: Codec, run: str, one: bytes) -> Iterator[Sent]:
+def _sent(codec: Codec, heading: Heading, one: bytes) -> Iterator[Sent]:
     """Yield the items of a line, which has one, or several pieces of texts."""
     try:
         number, seq, mode, form, task_id = codec.load(one)
@@ -181,12 +150,12 @@ def _sent(codec: Codec, run: str, one: bytes) -> Iterator[Sent]:
         # A value of a class that only another graph knows: the item stays plain data.
         number, seq, mode, form, task_id = from_json(one)
     if mode != _TEXTS:
-        yield Sent(run, number, seq, cast("LiveMode", mode), _item(form), task_id, len(one))
+        yield Sent(heading, number, seq, cast("LiveMode", mode), _item(form), task_id, len(one))
         return
     name, node, numbers, pieces = form
     for number, text in zip(numbers, pieces, strict=True):
         item = _item(["MessageItem", {"node": node, "task_id": task_id, "item": [name, {"text": text}]}])
-        yield Sent(run, number, seq, "messages", item, task_id, len(text) + PIECE_BYTES)
+        yield Sent(heading, number, seq, "messages", item, task_id, len(text) + PIECE_BYTES)
 
 
 PIECE_BYTES: Final = 32

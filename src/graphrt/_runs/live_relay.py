@@ -1,15 +1,18 @@
-"""The driver's side of live items: what a run shows is kept while its tasks are open, and handed over to followers.
+"""The writer's side of live items: what a run shows is kept while its tasks are open, and handed over to followers.
 
 A *follower* is a reader of the thread, usually in another process, which gets the items through the store (decision
 0160). It may come late: what the open tasks have shown so far is kept here, in memory, and told *again* when the first
 follower comes (decision 0228). Later followers find that in the store, with all that came after it. It is told again
 from time to time, because the store deletes old batches.
 
+A *writer* is a run, or one execution of a task by a worker of its queue (decision 0233): it does not have the thread, and
+shows this task alone. `LiveShow` connects a relay with the services of its writer.
+
 What is kept of a task goes when its superstep commits, since the journal has it then, and when its attempt is given up.
 Without a follower nothing is encoded or handed over.
 
 Nothing here may end a run or hold it up: what cannot be encoded or handed over is dropped, and so is what comes faster
-than a batch may grow. Each item has a number in its run, so a reader sees from a gap how many it missed. For the terms,
+than a batch may grow. Each item of a writer has a number, so a reader sees from a gap how many it missed. For the terms,
 see docs/glossary.md.
 """
 
@@ -24,8 +27,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, final
 
 from graphrt._codec import NotStorable
-from graphrt._engine.task import DUE, HANDLED, RUNNING
-from graphrt._flows.live import Live, live
+from graphrt._engine.task import DONE, DUE, HANDLED, RUNNING
+from graphrt._flows.live import Live, ended, live
 from graphrt._runs.live_items import PIECE_BYTES, Again, Heading, batch, line, texts
 from graphrt.stores.protocol import Store
 from graphrt.stores.values import KEPT_S
@@ -63,16 +66,22 @@ class _Item(NamedTuple):
     """About how many bytes it needs."""
 
 
+def _nothing() -> None:
+    """Default of the `check` of a relay: nothing but a run with the claim on its thread shows it."""
+
+
 @final
 class LiveRelay:
-    """What one run shows, for followers.
+    """What one writer shows, for followers.
 
     Args:
         store: The store.
         thread: The thread.
-        run: Id of the run.
+        writer: Id of the run, or of the execution of *task*. Each writer of a thread has another one.
         engine: The engine of the top graph.
-        seq: Returns the number of the thread's last entry, after which an item comes.
+        seq: Returns the number of the thread's last entry that is known, after which an item comes.
+        task: The task of a queue that is executed; None for a run, which shows all tasks.
+        check: Raises if another process may have taken over what is shown: then nothing is handed over.
     """
 
     # fmt: off
@@ -80,6 +89,8 @@ class LiveRelay:
         "_again_at",
         "_batches",
         "_begun",
+        "_check",
+        "_ended",
         "_engine",
         "_is_told",
         "_kept",
@@ -88,7 +99,6 @@ class LiveRelay:
         "_lost",
         "_number",
         "_open",
-        "_run",
         "_sending",
         "_sent",
         "_seq",
@@ -96,20 +106,34 @@ class LiveRelay:
         "_sizes",
         "_store",
         "_superstep",
+        "_task",
         "_thread",
         "_waiting",
         "_waiting_size",
         "_wants_again",
+        "_writer",
         "is_followed",
     )
     # fmt: on
 
-    def __init__(self, store: Store, thread: str, run: str, engine: Engine, seq: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        thread: str,
+        writer: str,
+        engine: Engine,
+        seq: Callable[[], int],
+        *,
+        task: Task | None = None,
+        check: Callable[[], None] = _nothing,
+    ) -> None:
         self._store = store
         self._thread = thread
-        self._run: str = run
+        self._writer: str = writer
         self._engine = engine
         self._seq = seq
+        self._task = task
+        self._check = check
         self.is_followed: bool = False
         """Whether items are handed over, because the thread has a follower."""
         self._number = 0
@@ -118,6 +142,8 @@ class LiveRelay:
         """Superstep of what is kept, and number of the last entry when the newest item was shown."""
         self._begun: dict[str, tuple[int, _Item]] = {}
         """Open task to its present execution, and to the item that says that it started."""
+        self._ended: set[str] = set()
+        """Those of these tasks of which an item says that they have ended."""
         self._open: dict[str, deque[_Item]] = {}
         """Open task at the top to what else it has shown, its nested graphs included, in order."""
         self._sizes: dict[str, int] = {}
@@ -170,13 +196,19 @@ class LiveRelay:
             if task is not None:
                 self._begin(task)
             task_id = task.id if task is not None else item.task_id if type(item) is Live else ""
-            self._number += 1
-            one = self._kept_as(mode, item, task_id)
-            if one is None:
-                self._lost += 1  # its number stays used: followers see the gap
-                return
-            self._keep(one)
-            self._wait(one)
+            self._show(mode, item, task_id)
+
+    def _show(self, mode: str, item: Any, task_id: str) -> None:
+        """Keep an item, and have it handed over."""
+        if type(item) is Live and item.what == "ended":
+            self._ended.add(task_id)
+        self._number += 1
+        one = self._kept_as(mode, item, task_id)
+        if one is None:
+            self._lost += 1  # its number stays used: followers see the gap
+            return
+        self._keep(one)
+        self._wait(one)
 
     def _told(self, item: Live, task: Task | None) -> bool:
         """Take an item about a task that begins, or that ends what is kept of it; return False for any other."""
@@ -208,6 +240,7 @@ class LiveRelay:
 
     def _forget(self) -> None:
         self._begun.clear()
+        self._ended.clear()
         self._open.clear()
         self._sizes.clear()
         self._lost = 0
@@ -263,6 +296,7 @@ class LiveRelay:
         gone = [id_ for id_ in self._begun if id_ == task_id or (below and id_.startswith(inside))]
         for id_ in gone:
             del self._begun[id_]
+        self._ended.difference_update(gone)
         root = task_id.partition("/")[0]
         kept = deque(one for one in self._open.get(root, ()) if one.task_id not in gone)
         self._open[root] = kept
@@ -291,7 +325,7 @@ class LiveRelay:
             # Tasks that have shown nothing yet have started all the same. This thread is not the one that drives them:
             # it looks whether the superstep is still the same after it has read them.
             superstep, seq = engine.superstep, self._seq()
-            tasks = (*engine.tasks,)
+            tasks = (*engine.tasks,) if self._task is None else (self._task,)
             if not tasks or (superstep, seq) != (engine.superstep, self._seq()):
                 return
             self._turn(superstep, seq)
@@ -302,6 +336,8 @@ class LiveRelay:
                     self._drop(task.id)
                 elif task.id in self._begun and self._begun[task.id][0] != task.execution:  # it waits for a retry
                     self._drop(task.id, below=task.node.child is None)
+                elif task.status == DONE and task.id in self._begun and task.id not in self._ended:
+                    self._show("live", ended(task), task.id)
 
     def flush(self, *, again: bool = False) -> None:
         """Hand over what waits.
@@ -322,15 +358,16 @@ class LiveRelay:
                 self._waiting.clear()
                 self._waiting_size = 0
                 told = self._again() if again and self._is_time() else None
-            run = self._run
+            heading = Heading(self._writer, self._task.id if self._task is not None else "")
             with suppress(Exception):  # the numbers of the next items show followers the gap
+                self._check()
                 for some in _parts(lines, len) if lines else ():
-                    self._send(batch(Heading(run), some))
+                    self._send(batch(heading, some))
             if told is not None:
-                heading = Heading(run, told[0])
                 with suppress(Exception):
-                    for some in _parts(told[1], len):
-                        self._send(batch(heading, some))
+                    self._check()
+                    for part, some in enumerate(_parts(told[1], len)):
+                        self._send(batch(heading._replace(again=told[0], begins=part == 0), some))
 
     def _is_time(self) -> bool:
         """Return whether to tell again what the open tasks have shown, if they have shown anything."""
@@ -361,10 +398,10 @@ class LiveRelay:
     def _send(self, body: bytes) -> None:
         """Give one batch to the store, and let it delete the batches that need not be kept any more.
 
-        The caller holds `_sending`. The id of a batch is `run-number`, since the store needs a new one for each.
+        The caller holds `_sending`. The id of a batch is `writer-number`, since the store needs a new one for each.
         """
         self._batches += 1
-        place = self._store.relay(self._thread, f"{self._run}-{self._batches}", body, forget=self._forgotten())
+        place = self._store.relay(self._thread, f"{self._writer}-{self._batches}", body, forget=self._forgotten())
         self._kept.append((place, len(body), monotonic()))
         self._kept_size += len(body)
         self._sent += len(body)
@@ -372,7 +409,8 @@ class LiveRelay:
     def _forgotten(self) -> int:
         """Return the place of the last batch that the store need not keep any more; 0 if there is none.
 
-        These batches are older than `KEPT_S` seconds, or the run has more than `KEPT_BYTES` in the store.
+        These batches are older than `KEPT_S` seconds, or the writer has more than `KEPT_BYTES` in the store. Older ones of
+        other writers go with them; these tell again what is open every `AGAIN_S` seconds.
         """
         place, old = 0, monotonic() - KEPT_S
         while self._kept and (self._kept_size > KEPT_BYTES or self._kept[0][2] < old):

@@ -15,7 +15,8 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from functools import partial
 from hashlib import blake2b
 from typing import Final
 
@@ -44,17 +45,24 @@ def place_of(what: str, name: str) -> str:
 
 
 @contextlib.contextmanager
-def held(config: RunConfig, store: Store, place: str) -> Generator[bool, None, None]:
-    """Hold *place* while the block runs. The value is False if another worker has it; the block runs all the same.
+def held(config: RunConfig, store: Store, place: str) -> Generator[Callable[[], None] | None, None, None]:
+    """Hold *place* while the block runs. The value is None if another worker has it; the block runs all the same.
+
+    Else it is a function that raises ConflictError if another worker has taken the place, because this process was
+    stopped for longer than its lease. It costs nothing while the lease was renewed in time.
 
     `remote_tasks` holds the place of a task by this, so that two workers do not run it at once.
     """
     claim = _claimed(store, place, config.lease_s)
     if claim is None:
-        yield False
+        yield None
         return
     with _renewed(store, claim):
-        yield True
+        if store.blocking:
+            prove = partial(store.commit, claim, Commit(0, 0.0))
+            yield partial(leases.renewer_of(store).check, claim, prove)
+        else:
+            yield lambda: None  # a claim of a store in memory holds until it is released
 
 
 @contextlib.contextmanager

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt import events
+from graphrt._drivers.run_services import RunServices
 from graphrt._drivers.sync import SyncDriver
 from graphrt._engine import emit_events
 from graphrt._engine.open_interrupt import ENDED, WITHDRAWN, OpenInterrupt
@@ -25,9 +26,12 @@ from graphrt._engine.run_state import RunState
 from graphrt._engine.task import DONE, DUE, FAILED, RUNNING, Task
 from graphrt._flows.effects import Control
 from graphrt._flows.queued import run_left
-from graphrt._journal.mail_watch import POLL_S
+from graphrt._journal.mail_watch import LIVE_S, POLL_S
 from graphrt._journal.task_letters import Report, letter_id, packed, taken
+from graphrt._runs.arguments import new_id
 from graphrt._runs.child_threads import ThreadsOfRun
+from graphrt._runs.live_relay import LiveRelay
+from graphrt._runs.live_show import LiveShow
 from graphrt._runs.loading import check_build, folded, the_store, top_task
 from graphrt._runs.open_run import begin, check_erased
 from graphrt._runs.queue_slots import admitted, held, place_of
@@ -72,9 +76,10 @@ def run_task(config: RunConfig, thread: str, task: str, queue: Queue | None) -> 
     # The same place whether this process has opened the shared store or that of the thread's tenant.
     bare = bare_id(thread)
     lock = beside(thread, place_of("task", bare if alone else f"{bare}/{task}"))
-    # *mine* is false if another worker holds the claim.
-    with held(config, store, lock) as mine:
-        return _ran(config, store, thread, task, lock, queue, alone=alone) if mine else "left"
+    with held(config, store, lock) as mine:  # None if another worker holds the claim
+        if mine is None:
+            return "left"
+        return _ran(config, store, thread, task, lock, queue, alone=alone, check=mine)
 
 
 def _shares_budget(plan: Plan) -> bool:
@@ -84,14 +89,27 @@ def _shares_budget(plan: Plan) -> bool:
     )
 
 
+def _unchecked() -> None:
+    """Default of the `check` of `_ran`: nothing can take the claim over."""
+
+
 def _ran(
-    config: RunConfig, store: Store, thread: str, task_id: str, lock: str, queue: Queue | None, *, alone: bool
+    config: RunConfig,
+    store: Store,
+    thread: str,
+    task_id: str,
+    lock: str,
+    queue: Queue | None,
+    *,
+    alone: bool,
+    check: Callable[[], None] = _unchecked,
 ) -> TaskOutcome:
     """Run the task, of which this worker holds the claim; the result is that of `run_task`.
 
     Args:
         lock: The id that is claimed, under which the run is listed as active.
         alone: Whether no other task of the thread runs meanwhile, since they share a budget.
+        check: Raises if another worker has claimed it meanwhile.
     """
     # Letters first: what is taken between the two reads is then seen twice, and not missed.
     letters = letters_about_tasks(config, store, thread)
@@ -119,15 +137,25 @@ def _ran(
     keys = [key for key, _ in loaded.staged]  # staged are pairs of a key and a body
     number = _last_number(letters, keys, task_id, question.version)
     reporter = Reporter(store, fold, control, (task_id, question.version), number)
+    services = services_of(config, engine, control, fold.seed)
+    show: LiveShow | None = None
+    if "live" in store.offers:
+        seq = loaded.head.seq
+        relay = LiveRelay(store, thread, new_id(), engine, lambda: seq, task=task, check=check)
+        show = LiveShow(store, thread, services, relay, threading.Lock())
     config.active.add(lock, control)  # so that `hand_over` and `close` wait for it
     try:
         with admitted(config, store, str(question.payload), queue) as may_begin:  # the payload is the queue's name
             if not may_begin:
                 return "full"
-            with _watched(store, thread, question, loaded.head.seq, control):
-                failure = _run(config, store, fold, control, owner, task, reporter)
+            with _watched(store, thread, question, loaded.head.seq, control, show):
+                failure = _run(config, store, fold, services, owner, task, reporter)
         if reporter.lost or task.status in (DUE, RUNNING):  # overtaken, or cancelled before it ended
+            if show is not None:
+                show.flush()  # what it has shown is withdrawn
             return "left"
+        if show is not None:
+            show.before_next()
         _close(task, question)
         # `standing`: all events of the task that a restart would need, as they would be staged.
         try:
@@ -159,7 +187,7 @@ def _run(
     config: RunConfig,
     store: Store,
     fold: Fold,
-    control: Control,
+    services: RunServices,
     owner: RunState,
     task: Task,
     reporter: Reporter,
@@ -171,7 +199,6 @@ def _run(
         None if the task ended well, asked a question, or was stopped.
     """
     engine = fold.engine
-    services = services_of(config, engine, control, fold.seed)
     services._run_id = fold.run  # of the run that left the task: no run of its own begins here
     services.children = ThreadsOfRun(config, fold.reader.thread, begin)
     # What a run would stage is posted instead. `eager`: each outcome inside a nested graph is stored as it is known.
@@ -182,7 +209,7 @@ def _run(
     graph: Any = owner
     try:
         with services.held() if services.holds else contextlib.nullcontext():
-            driver.drive(run_left(graph, task, control))
+            driver.drive(run_left(graph, task, services.control))
     except DeadlineError as error:
         return _failed(task, error), True  # it reaches the caller as it is
     except StoreError:
@@ -289,23 +316,34 @@ class Reporter:
 
 @contextlib.contextmanager
 def _watched(
-    store: Store, thread: str, question: OpenInterrupt, seq: int, control: Control
+    store: Store, thread: str, question: OpenInterrupt, seq: int, control: Control, show: LiveShow | None
 ) -> Generator[None, None, None]:
     """Cancel the task when the thread does not wait for it any more: it was cancelled, failed or was abandoned.
+
+    Besides, hand over what it shows, if somebody follows.
 
     Args:
         question: The question with which the task waits.
         seq: Number of the thread's last entry when it was loaded.
         control: Switches of the execution.
+        show: Shows the task; None if the store carries no live items.
     """
     over = threading.Event()
     # The store lists open questions by their ids without the thread.
     place = question.id.partition("/")[2]
 
     def look() -> None:
-        """Look at the thread every `POLL_S` seconds, in a worker thread, until the task has ended."""
+        """Look at the thread every `POLL_S` seconds, in a worker thread, until the task has ended.
+
+        It is every `LIVE_S` seconds while there is something to show.
+        """
         nonlocal seq
-        while not over.wait(POLL_S):
+        pause_s = POLL_S
+        while not over.wait(pause_s):
+            pause_s = POLL_S
+            if show is not None and show.look():
+                show.flush()
+                pause_s = LIVE_S
             with contextlib.suppress(Exception):  # the next look is a new attempt
                 try:
                     head = store.head(thread)
@@ -319,6 +357,8 @@ def _watched(
                     control.cancel("the thread does not wait for the task any more")
                     return
 
+    if show is not None:
+        show.to_be_read()
     watch = threading.Thread(target=look, name="graphrt-task-watch", daemon=True)
     watch.start()
     try:

@@ -64,7 +64,10 @@ def is_over(store: Store, head: Head) -> bool:
     That would be mail from another process (R22), a timer (R23), the end of a child thread (R24), or a worker of a
     queue, which runs a task of the thread (R27).
     """
-    return is_settled(head) and not waits_for(store, head) and not moves(store, head)
+    if not is_settled(head) or waits_for(store, head) or moves(store, head):
+        return False
+    # *head* was read first: a driver may have taken what the thread waited for since then, and gone on.
+    return store.head(head.thread) == head
 
 
 def waits_for(store: Store, head: Head) -> str:

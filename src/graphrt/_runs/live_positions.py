@@ -1,0 +1,49 @@
+"""Positions of live items: where a reader of a thread goes on.
+
+A position names one writer (a run, or a task that a worker of its queue runs) and the last item that the reader has of
+it. Of other writers it says nothing: the reader is told again what their open tasks have shown. As a text, it is the
+event id of a browser, `seq.number-last.writer`, or `seq` alone for an entry. For the terms, see docs/glossary.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+
+
+class Position(NamedTuple):
+    """Where a reader goes on: after an entry, and after an item that came after that entry."""
+
+    seq: int
+    """Number of the last entry that the reader has; 0 for the beginning."""
+    writer: str = ""
+    """Id of the writer that showed the item; empty if the reader has none."""
+    number: int = 0
+    """The item's number among those of that writer."""
+    last: int = 0
+    """Set for an item that was told again: the last number of what was. Without what was over or withdrawn by then, the
+    items up to there are not those that were handed over at first."""
+
+    def __str__(self) -> str:
+        if not self.writer:
+            return f"{self.seq}"
+        return f"{self.seq}.{self.number}{f'-{self.last}' if self.last > self.number else ''}.{self.writer}"
+
+
+def position_of(after: Any) -> Position:
+    """Return the position that a caller of `follow` gives: the `seq` of an entry, or the `position` of a `LiveItem`.
+
+    Raises:
+        InputError: It is neither.
+    """
+    if isinstance(after, int) and not isinstance(after, bool):
+        return Position(after)
+    seq, number, writer = ([*after.split(".", 2), "", ""] if isinstance(after, str) else ["", "", ""])[:3]
+    number, dash, last = number.partition("-")
+    numbers = [seq, *([number] if after != seq else ()), *([last] if dash else ())]
+    if (after == seq or writer) and all(one.isascii() and one.isdigit() for one in numbers):
+        return Position(int(seq), writer, int(number or 0), int(last or 0))
+    raise INVALID_ARGUMENT(
+        argument="after=", value=after, wanted="the seq of an entry, the position of a LiveItem, or 0 for the beginning"
+    )
