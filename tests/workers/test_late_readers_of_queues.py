@@ -192,3 +192,41 @@ def test_the_words_of_a_queued_task_whose_superstep_is_over_are_not_told_again(o
     read(late, items)
 
     assert late.tokens == words()
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+@pytest.mark.parametrize("how", ["cancel", "abandon"])
+def test_what_a_queued_task_has_shown_is_withdrawn_when_its_run_is_given_up(
+    open_: Open, how: str, comes_back: bool
+) -> None:
+    floor = Floor(open_, fan(1))
+    floor.drive()
+    speaker = floor.works("2.0:speak", Speaker(words()))
+    speaker.until(5)
+    client, items = Client(), floor.reads()
+    read(client, items, lambda: len(client.tokens) == 5)
+    if comes_back:
+        items = floor.reads(client.position)
+    if how == "cancel":
+        floor.server.cancel(floor.thread)
+    else:
+        floor.server.start({"text": "new"}, thread=floor.thread, while_running="abandon")
+        floor.drive()
+    read(client, items, lambda: not client.texts)
+    floor.running[0].join(PATIENT_S)
+
+    assert ("speak", "withdrawn") in client.tasks
+    assert client.tokens == words(5)
+
+
+def test_a_plain_node_of_a_queue_shows_that_it_starts_and_ends(open_: Open) -> None:
+    g = GraphBuilder(Said, name="plain")
+    g.add_node("work", lambda state: {"text": "done"}, queue="gpu")
+    g.add_sequence([START, "work", END])
+    floor = Floor(open_, g.compile())
+    items = floor.reads()
+    floor.drive()
+    floor.works("1.0:work", Speaker())
+    floor.ended()
+
+    assert read(Client(), items).tasks == [("work", "started"), ("work", "ended"), ("work", "step")]

@@ -15,6 +15,7 @@ from graphrt._engine.questions import leave
 from graphrt._engine.task import Task
 from graphrt._flows.deadlines import Ends
 from graphrt._flows.effects import NOW, Control, Flow
+from graphrt._flows.live import take_long_way
 from graphrt._flows.run_one import one
 
 
@@ -56,4 +57,6 @@ def run_left(engine: Engine, task: Task, control: Control) -> Flow:
     engine.begin()  # the superstep is open: this only has changes of the state by a node looked for (R15)
     # Its question stays open: for the thread the task waits until its end is reported.
     task.again()  # due, so that `one` runs it
+    if control.live:
+        take_long_way((task,))
     yield from one(engine, task, control, Ends(deadline_s))

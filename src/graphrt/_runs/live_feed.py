@@ -138,7 +138,7 @@ class LiveFeed:
             numbered = self._writers[writer] = NumberedItems(told=heading.again, is_first=is_first)
         self._present[task] = writer
         if writer == self._after.writer:
-            self._shown.goes_on = heading
+            self._shown.go_on(heading)
         return numbered.new(heading, found, partial(self._told_later, writer))
 
     def _may_begin(self, heading: Heading, found: Sequence[Sent]) -> bool:

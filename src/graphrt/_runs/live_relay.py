@@ -330,7 +330,7 @@ class LiveRelay:
                 return
             self._turn(superstep, seq)
             for task in tasks:
-                if task.status == RUNNING or (task.status == DUE and task is engine.lone):
+                if task.status == RUNNING or (task.status == DUE and task in (engine.lone, self._task)):
                     self._begin(task)
                 elif task.status == HANDLED:
                     self._drop(task.id)

@@ -23,7 +23,9 @@ from graphrt._runs.live_items import Heading, LiveItem, Sent
 from graphrt._runs.live_positions import Position
 from graphrt.events import (
     Entry,
+    RunCancelled,
     RunCompleted,
+    RunFailed,
     RunResumed,
     RunStarted,
     SuperstepAbandoned,
@@ -49,8 +51,9 @@ class _Open(NamedTuple):
     """The item that said that it started."""
     by: Heading
     """The heading of the batch with that item, which names the writer."""
-    ended: bool = False
-    """Whether it has ended well: then its outcome is kept, and its text stays valid."""
+    ended: str = ""
+    """How its attempt has ended, as the value of a `Live` item *ended*; empty if it goes on. After a success its outcome is
+    kept, and its text stays valid."""
 
 
 @final
@@ -66,7 +69,7 @@ class ShownTasks:
         self._plan = plan
         self._unsure = has_open
         """Whether the reader may have items of open tasks from before it went on."""
-        self.goes_on: Heading | None = None
+        self._goes_on: Heading | None = None
         """A heading of the writer of which the reader goes on to read items, once one was read."""
         self._open: dict[str, _Open] = {}
         """Open tasks by their ids."""
@@ -84,12 +87,17 @@ class ShownTasks:
                 case "withdrawn" | "step":
                     self._close(item.task_id)
                 case "ended" if item.task_id in self._open:
-                    ended = item.value == "success"
-                    self._open[item.task_id] = self._open[item.task_id]._replace(ended=ended)
+                    self._open[item.task_id] = self._open[item.task_id]._replace(ended=str(item.value))
                 case _:
                     pass
         position = str(Position(seq, writer, sent.number, sent.last))
         yield LiveItem(mode=sent.mode, item=item, seq=seq, task_id=sent.task_id, position=position, missed=sent.missed)
+
+    def go_on(self, heading: Heading) -> None:
+        """Note that the reader goes on to read items of the writer of a batch, which it had left."""
+        if self._goes_on is None and heading.task:
+            self._open.setdefault(heading.task, _Open(_started(heading.task), heading))
+        self._goes_on = heading
 
     def _close(self, task_id: str) -> None:
         """Note that nothing of a task is open any more, nor of tasks of its nested graph."""
@@ -99,37 +107,42 @@ class ShownTasks:
 
     def passed(self, entry: Entry) -> Iterator[LiveItem]:
         """Yield what is withdrawn, now that the reader has *entry*."""
-        event, again = entry.event, list[str]()
+        event, again = entry.event, set[str]()
         if entry.path:
             return
         match event:
             case TaskSucceeded() if self._unsure and not self._has_all(event):
-                part = Live(path="", node=event.node, task_id=event.task, what="started")
-                yield _withdrawn(part, entry.seq, Position(entry.seq))
+                yield _withdrawn(_started(event.task), entry.seq, Position(entry.seq))
             case SuperstepCommitted():  # its tasks are in the journal
                 self._open.clear()
                 self._unsure = False
             case SuperstepAbandoned():
-                again = [*self._open]
+                again = {*self._open, *(event.tasks if self._unsure else ())}
             case RunStarted() | RunResumed():  # the tasks run again that the run before was running
-                again = [id_ for id_, shown in self._open.items() if self._runs_again(shown, entry.run)]
+                again = {id_ for id_, shown in self._open.items() if self._runs_again(shown, entry.run)}
+            case (
+                RunCancelled() | RunFailed()
+            ):  # workers of queues end their tasks, and the reader may have left by then
+                again = {id_ for id_, shown in self._open.items() if shown.by.task and not shown.ended}
             case _:
                 pass
         for id_ in sorted(again):
-            yield _withdrawn(self._open.pop(id_).started, entry.seq, Position(entry.seq))
+            known = self._open.pop(id_, None)
+            started = known.started if known is not None else _started(id_)
+            yield _withdrawn(started, entry.seq, Position(entry.seq))
 
     def _has_all(self, event: TaskSucceeded) -> bool:
         """Return whether the reader was given all that a task of the outermost graph has shown, or goes on to be."""
-        if event.task in self._open or self.goes_on is None:
+        if event.task in self._open or self._goes_on is None:
             return event.task in self._open
-        if self.goes_on.task:
-            return event.task == self.goes_on.task
+        if self._goes_on.task:
+            return event.task == self._goes_on.task
         return all(node.policy.queue is None for node in self._plan.nodes if node.name == event.node)
 
     def _runs_again(self, shown: _Open, run: str) -> bool:
         """Return whether an open task runs again, now that *run* goes on with the thread."""
         by_driver = not shown.by.task and shown.by.writer != run
-        return by_driver and not (shown.ended or self._is_nested(shown.started))
+        return by_driver and not (shown.ended == "success" or self._is_nested(shown.started))
 
     def _is_nested(self, item: Live) -> bool:
         """Return whether the task of *item* runs a nested graph."""
@@ -137,6 +150,12 @@ class ShownTasks:
         for name in [*(id_.partition(":")[2] for id_ in item.path.split("/") if id_), item.node]:
             plan = next((node.child for node in plan.nodes if node.name == name), None) if plan is not None else None
         return plan is not None
+
+
+def _started(task_id: str) -> Live:
+    """Return the item that says that a task started, for a reader that was given it before it went on."""
+    path, _, name = task_id.rpartition("/")
+    return Live(path=path, node=name.partition(":")[2], task_id=task_id, what="started")
 
 
 def _withdrawn(started: Live, seq: int, position: Position) -> LiveItem:
