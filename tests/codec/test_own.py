@@ -19,8 +19,12 @@ from graphrt.events import Usage
 from graphrt.harness import (
     AgentReply,
     AssistantMessage,
+    Audio,
+    Document,
+    Image,
     ProviderPart,
     SystemMessage,
+    TextPart,
     ThinkingBlock,
     ToolCall,
     ToolMessage,
@@ -28,7 +32,8 @@ from graphrt.harness import (
 )
 from graphrt.reducers import append
 
-OWN = [
+PNG = b"\x89PNG\r\n\x1a\n"
+OWN: list[Any] = [
     SystemMessage(text="be brief"),
     UserMessage(text="hi"),
     AssistantMessage(tool_calls=(ToolCall(id="1", name="look"),)),
@@ -41,6 +46,13 @@ OWN = [
     ToolCall(id="1", name="look", arguments={"at": 1}),
     Usage(calls=1),
     AgentReply(text="x", usage=Usage(calls=1), messages=(UserMessage(text="hi"),)),
+    TextPart(text="x"),
+    Image.from_bytes(PNG, name="a.png"),
+    Image(url="https://example.org/a.png"),
+    Audio.from_bytes(b"ID3"),
+    Document.from_bytes(b"a,b", media_type="text/csv"),
+    UserMessage(content=["What is this?", Image.from_bytes(PNG)]),
+    AssistantMessage(media=(Image.from_bytes(PNG),)),
 ]
 
 
@@ -48,26 +60,62 @@ OWN = [
 def _registry_is_put_back() -> Iterator[None]:
     before = registry.registered_classes()
     yield
-    registry._replace(before)
+    registry._replace(before)  # pyright: ignore[reportPrivateUsage]  # undoes registrations
 
 
 @pytest.mark.parametrize("value", OWN, ids=lambda value: type(value).__name__)
 def test_undeclared_it_has_a_tag_that_no_class_of_the_user_has(value: Any) -> None:
-    codec = Codec()
+    codec, cls = Codec(), value.__class__
 
     data = codec.dump({"a": [value]})
 
-    assert codec.knows(type(value))
-    assert f'{{"$t":"graphrt:{type(value).__name__}"'.encode() in data
+    assert codec.knows(cls)
+    assert f'{{"$t":"graphrt:{cls.__name__}"'.encode() in data
     assert Codec().load(data) == {"a": [value]}
+
+
+def test_bytes_of_a_picture_are_a_blob_under_their_hash_and_are_kept_once() -> None:
+    picture = Image.from_bytes(PNG)
+    blobs: dict[str, bytes] = {}
+
+    data = Codec().dump([picture, UserMessage(content=[picture])], "", blobs)
+
+    assert blobs == {picture.sha256: PNG}
+    assert Codec().load(data, blobs.__getitem__) == [picture, UserMessage(content=[picture])]
+
+
+@pytest.mark.parametrize("stored", [b"", b"another"])
+def test_blob_of_a_picture_that_was_changed_or_lost_is_damage(stored: bytes) -> None:
+    blobs: dict[str, bytes] = {}
+    data = Codec().dump(Image.from_bytes(PNG), "", blobs)
+    there = {name: stored for name in blobs if stored}
+
+    with pytest.raises(StoreError, match="blob"):
+        Codec().load(data, there.__getitem__)
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        b'{"type":"image/png"}',
+        b'{"type":"image/png","size":3,"data":{"$t":"bytes","v":"eHg="}}',
+        b'{"url":"https://example.org","data":{"$t":"bytes","v":""}}',
+        b'{"url":1}',
+        b'{"url":"https://example.org","more":1}',
+    ],
+)
+def test_damaged_picture_is_refused(held: bytes) -> None:
+    with pytest.raises(StoreError):
+        Codec().load(b'{"$t":"graphrt:Image","v":%s}' % held)
 
 
 def test_declared_it_keeps_the_tag_that_it_always_had() -> None:
     declared = Codec([list[UserMessage]])
-    old = b'{"$t":"UserMessage","v":{"text":"hi","id":null,"role":"user"}}'
+    data = declared.dump(UserMessage(text="hi"))
 
-    assert declared.dump(UserMessage(text="hi")) == old
-    assert declared.load(old) == UserMessage(text="hi")
+    assert data.startswith(b'{"$t":"UserMessage","v":{"text":"hi",')
+    assert declared.load(data) == UserMessage(text="hi")
+    assert declared.load(b'{"$t":"UserMessage","v":{"text":"hi","id":null,"role":"user"}}') == UserMessage(text="hi")
 
 
 def test_data_from_before_it_was_declared_is_read() -> None:

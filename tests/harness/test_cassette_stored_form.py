@@ -6,10 +6,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
+from graphrt.errors import ScriptError
 from graphrt.events import Usage
 from graphrt.harness import (
     AgentReply,
@@ -26,7 +27,9 @@ from graphrt.harness import (
 )
 from graphrt.harness.cassette._cassette_file import CassetteFile, encode
 from graphrt.harness.cassette._recording import Failure, Recording
-from graphrt.harness.cassette._stored_form import dump, load
+from graphrt.harness.cassette._stored_form import dump, files_of, load
+
+from .pictures import LINK, PAPER, PICTURE
 
 FILE: Final = Path(__file__).with_name("every_kind.cassette")
 """A cassette with every kind of recording, which pins the form."""
@@ -45,7 +48,7 @@ CONVERSATION: Final = (
     ToolMessage(tool_call_id="c2", text="one", id="m4"),
     AssistantMessage(text="No.", provider_parts=(ProviderPart(provider="google", type="grounding"),)),
 )
-REQUEST: Final = {
+REQUEST: Final[dict[str, Any]] = {
     "harness": "shop",
     "max_tokens": 7,
     "messages": [
@@ -61,6 +64,7 @@ REQUEST: Final = {
     ],
     "model": "m",
 }
+OUTPUT: Final[Any] = {"text": ["a", "b"], "deep": json.loads("[[[]]]"), "none": None, "number": 1e300, "word": "\ud800"}
 RECORDINGS: Final[Sequence[Recording]] = (
     Recording(request={"messages": []}, reply=AgentReply()),
     Recording(
@@ -78,7 +82,7 @@ RECORDINGS: Final[Sequence[Recording]] = (
                 ThinkingBlock(provider="openai", id="rs_1", data={"type": "reasoning", "summary": ["a\nb"]}),
             ),
             provider_parts=(ProviderPart(provider="openai", type="url_citation", data={"url": "u", "at": [1, 2.5]}),),
-            output={"text": ["a", "b"], "deep": [[[]]], "none": None, "number": 1e300, "word": "\ud800"},
+            output=OUTPUT,
             messages=CONVERSATION,
             stopped="model_calls",
             prompt_messages=2,
@@ -131,9 +135,64 @@ def test_an_old_file_is_read_as_what_was_recorded_and_written_again_to_the_byte(
 
 def test_the_old_file_has_every_field_of_a_reply() -> None:
     """A new field joins the recordings here, in a file of its own."""
-    full = RECORDINGS[1].reply
+    full, later = RECORDINGS[1].reply, {"media"}
 
-    assert [one.name for one in fields(AgentReply) if getattr(full, one.name) == getattr(AgentReply(), one.name)] == []
+    absent = {one.name for one in fields(AgentReply) if getattr(full, one.name) == getattr(AgentReply(), one.name)}
+    assert absent == later
+
+
+SEEN: Final = Recording(
+    request={"messages": [{"role": "user", "text": "", "parts": [PICTURE.outline()]}]},
+    reply=AgentReply(
+        text="Here.",
+        media=(PICTURE, LINK),
+        messages=(
+            UserMessage(content=["What is\nthis?", PICTURE]),
+            AssistantMessage(tool_calls=(ToolCall(id="c1", name="scan"),)),
+            ToolMessage(tool_call_id="c1", content=[PAPER]),
+            AssistantMessage(text="Here.", media=(PICTURE, LINK)),
+        ),
+    ),
+)
+
+
+def test_media_are_files_beside_the_cassette_each_once_and_the_recording_has_type_size_and_hash(tmp_path: Path) -> None:
+    file = CassetteFile(tmp_path / "chat.cassette")
+    file.read()
+
+    file.write_files(files_of(SEEN))
+    file.write([encode(SEEN)])
+
+    beside = {one.name: one.read_bytes() for one in (tmp_path / "chat.cassette.files").iterdir()}
+    assert beside == {f"{PICTURE.sha256}.png": PICTURE.data, f"{PAPER.sha256}.pdf": PAPER.data}
+    assert dump(SEEN)["reply"]["media"] == [PICTURE.outline(), LINK.outline()]
+    assert [replace(one, line=0) for one in CassetteFile(file.path).read() or ()] == [SEEN]
+
+
+@pytest.mark.parametrize("left", [None, b"other"])
+def test_missing_or_changed_file_of_a_cassette_is_named(tmp_path: Path, left: bytes | None) -> None:
+    file = CassetteFile(tmp_path / "chat.cassette")
+    file.read()
+    file.write_files(files_of(SEEN))
+    file.write([encode(SEEN)])
+    picture = tmp_path / "chat.cassette.files" / f"{PICTURE.sha256}.png"
+    picture.unlink() if left is None else picture.write_bytes(left)
+
+    with pytest.raises(ScriptError) as caught:
+        CassetteFile(file.path).read()
+
+    assert caught.value.code == "cassette-damaged"
+    assert str(PICTURE.sha256) in str(caught.value)
+
+
+def test_digest_of_a_cassette_leads_to_no_other_file(tmp_path: Path) -> None:
+    file = CassetteFile(tmp_path / "chat.cassette")
+    file.read()
+    file.write_files(files_of(SEEN))
+    file.write([encode(SEEN).replace(str(PICTURE.sha256), "../../secret")])
+
+    with pytest.raises(ScriptError, match="not a SHA-256"):
+        CassetteFile(file.path).read()
 
 
 DEEP: Final = json.loads("[" * 300 + "]" * 300)
@@ -146,24 +205,28 @@ def test_every_output_comes_back_unchanged(output: object) -> None:
     assert load(dump(recording), 0) == recording
 
 
+BROKEN: Final[list[tuple[dict[str, Any], str]]] = [
+    ({"messages": [{"text": "x"}]}, "reply.messages.0"),
+    ({"messages": [{"role": "boss", "text": "x"}]}, "reply.messages.0"),
+    ({"messages": [{"role": "tool", "text": "x", "tool_call_id": 5}]}, "tool_call_id"),
+    ({"messages": [{"role": "user", "text": "x", "tool_calls": []}]}, "tool_calls"),
+    ({"messages": [{"role": "tool"}]}, "tool_call_id"),
+    ({"media": [{"kind": "film"}]}, "reply.media.0"),
+    ({"usage": {"input_tokens": 1.0}}, "reply.usage.input_tokens"),
+    ({"usage": {"tokens": 1}}, "reply.usage.tokens"),
+    ({"tool_calls": {"id": "c"}}, "reply.tool_calls"),
+    ({"tool_calls": [{"id": "c"}]}, "reply.tool_calls.0.name"),
+    ({"thinking_blocks": [{"sealed": True}]}, "reply.thinking_blocks.0.sealed"),
+    ({"provider_parts": [{"type": "x"}]}, "reply.provider_parts.0.provider"),
+    ({"text": ["a", 5]}, "reply.text"),
+    ({"text": None}, "reply.text"),
+    ({"finish_reason": "tired"}, "reply.finish_reason"),
+]
+
+
 @pytest.mark.parametrize(
     ("reply", "said"),
-    [
-        ({"messages": [{"text": "x"}]}, "reply.messages.0"),
-        ({"messages": [{"role": "boss", "text": "x"}]}, "reply.messages.0"),
-        ({"messages": [{"role": "tool", "text": "x", "tool_call_id": 5}]}, "tool_call_id"),
-        ({"messages": [{"role": "user", "text": "x", "tool_calls": []}]}, "tool_calls"),
-        ({"messages": [{"role": "user"}]}, "text"),
-        ({"usage": {"input_tokens": 1.0}}, "reply.usage.input_tokens"),
-        ({"usage": {"tokens": 1}}, "reply.usage.tokens"),
-        ({"tool_calls": {"id": "c"}}, "reply.tool_calls"),
-        ({"tool_calls": [{"id": "c"}]}, "reply.tool_calls.0.name"),
-        ({"thinking_blocks": [{"sealed": True}]}, "reply.thinking_blocks.0.sealed"),
-        ({"provider_parts": [{"type": "x"}]}, "reply.provider_parts.0.provider"),
-        ({"text": ["a", 5]}, "reply.text"),
-        ({"text": None}, "reply.text"),
-        ({"finish_reason": "tired"}, "reply.finish_reason"),
-    ],
+    BROKEN,
 )
 def test_what_people_break_in_a_reply_is_named_by_its_place(reply: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=r"^reply") as caught:
@@ -172,7 +235,7 @@ def test_what_people_break_in_a_reply_is_named_by_its_place(reply: dict[str, obj
 
 
 def test_what_people_leave_out_has_its_default_and_empty_lists_are_empty() -> None:
-    data = {
+    data: dict[str, Any] = {
         "request": {"messages": []},
         "pieces": [],
         "reply": {

@@ -26,9 +26,9 @@ from graphrt._codec import answers, failures, registry
 from graphrt._codec.entry import Entry
 from graphrt._codec.own import own_by_class, own_by_tag
 from graphrt._codec.refusal import MAX_BYTES, MAX_DEPTH, TAG, TOO_LONG, ClassChangedError, DamagedError, NotStorable
-from graphrt._codec.tables import FetchError, Tables
+from graphrt._codec.tables import Tables
 from graphrt._codec.texts import CannotHoldError, TextRules, TextWalk
-from graphrt._codec.walk import Reader, TooDeepError, UnknownTagError, Watching, Writer
+from graphrt._codec.walk import FetchError, Reader, TooDeepError, UnknownTagError, Watching, Writer
 from graphrt._secret import Secret
 from graphrt.errors import InputError, StoreError, names
 from graphrt.errors._codes.journal import CLASS_CHANGED, DAMAGED_VALUE, UNKNOWN_TYPE
@@ -102,12 +102,14 @@ class Codec:
 
     # -- values ----------------------------------------------------------------------------------------------------
 
-    def dump(self, value: Any, path: str = "") -> bytes:
+    def dump(self, value: Any, path: str = "", blobs: dict[str, bytes] | None = None) -> bytes:
         """Return *value* as UTF-8 JSON without a line break. The same value always gives the same bytes.
 
         Args:
             value: Any Python value.
             path: Where the value belongs, for instance the name of a field; the path in a refusal begins with it.
+            blobs: Gets the bytes of images, audio and documents, by their SHA-256, which the result has in their place.
+                None: the result has the bytes.
 
         Raises:
             NotStorable: Some part of the value would not come back exactly, or the value is too large or too deep.
@@ -116,7 +118,7 @@ class Codec:
         kind: Any = value.__class__
         if kind in _FLAT and (kind is not int or -_SMALL < value < _SMALL):
             return to_json(value)
-        return self._encoded(value, path, 0)
+        return self._encoded(value, path, 0, blobs=blobs)
 
     def rewrite(self, value: Any, path: str, rules: TextRules) -> Any:
         """Return *value* with its texts replaced as *rules* say; *value* itself if no text was replaced.
@@ -175,7 +177,14 @@ class Codec:
         self._encoded(value, "", 0, found)
         return found
 
-    def _encoded(self, value: Any, path: str, depth: int, secrets: list[Any] | None = None) -> bytes:
+    def _encoded(
+        self,
+        value: Any,
+        path: str,
+        depth: int,
+        secrets: list[Any] | None = None,
+        blobs: dict[str, bytes] | None = None,
+    ) -> bytes:
         """Encode *value* by a walk over its parts, for `dump`, `rewrite` and `secrets_in`.
 
         Args:
@@ -183,6 +192,7 @@ class Codec:
             path: The path in a refusal begins with it. A Secret in the value is written as this text.
             depth: Containers around the value.
             secrets: Gets the Secrets in the value. Each of them is then written as its index in this list.
+            blobs: As for `dump`.
 
         Raises:
             NotStorable: As for `dump`.
@@ -196,7 +206,8 @@ class Codec:
             # raises a NotStorable that names the part; the bare `raise` below it is reached if it finds nothing. Its
             # data is dropped, so its Writer needs neither field nor secrets.
             try:
-                data = to_json(encoders[type(value)](Writer(encoders, field=path, secrets=secrets), value, depth))
+                writer = Writer(encoders, field=path, secrets=secrets, blobs=blobs)
+                data = to_json(encoders[type(value)](writer, value, depth))
             except PydanticSerializationError:  # a lone surrogate in some text
                 encoders[type(value)](Writer(encoders, strict=True), value, depth)
                 raise

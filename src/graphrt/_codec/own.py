@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from graphrt._codec.entries import entry_of
 from graphrt._codec.entry import Entry
+from graphrt._codec.media import media_entry
 from graphrt._codec.pydantic_values import PYDANTIC_NAMES, pydantic_class, pydantic_entry
 from graphrt.commands import EndType, StartType
 from graphrt.errors import Problem
@@ -27,10 +28,16 @@ _NAMES: Final = frozenset(
         "ToolCall",
         "ThinkingBlock",
         "ProviderPart",
+        "TextPart",
+        "Image",
+        "Audio",
+        "Document",
         "AgentReply",
         "Usage",
     }
 )
+_MEDIA: Final = "graphrt.harness.media"
+"""Module of `Image`, `Audio` and `Document`, which have an entry of their own."""
 WORDS: Final[dict[Any, str]] = {Problem: "problem", StartType: "start", EndType: "end"}
 """Other classes of graphrt that any value may contain: a finding of `compile()`, and the types of START and END.
 
@@ -47,9 +54,14 @@ def _class(name: str) -> Any:
         from graphrt._usage.usage import Usage
 
         return Usage
-    from graphrt.harness import messages, protocol
+    from graphrt.harness import messages, protocol  # `messages` has the media, too
 
     return protocol.AgentReply if name == "AgentReply" else getattr(messages, name)
+
+
+def _own_entry(cls: Any, tag: str) -> Entry | None:
+    """Return the entry of one of graphrt's own classes."""
+    return media_entry(cls, tag) if cls.__module__ == _MEDIA else entry_of(cls, tag)
 
 
 class _Library(NamedTuple):
@@ -65,7 +77,7 @@ class _Library(NamedTuple):
 
 
 _LIBRARIES: Final = (
-    _Library("graphrt", _NAMES, _class, entry_of),
+    _Library("graphrt", _NAMES, _class, _own_entry),
     _Library("pydantic", PYDANTIC_NAMES, pydantic_class, pydantic_entry),
 )
 OWN_TAGS: Final = frozenset(f"{library.prefix}:{name}" for library in _LIBRARIES for name in library.names)

@@ -22,20 +22,9 @@ from graphrt._codec.entry import Entry
 from graphrt._codec.own import WORDS, own_by_class, own_by_tag
 from graphrt._codec.refusal import TAG, DamagedError, NotStorable
 from graphrt._codec.unstorable import why_no_instance
-from graphrt._codec.walk import Decoder, Encoder, Reader, UnknownTagError, Writer, only, text_of
+from graphrt._codec.walk import Decoder, Encoder, Reader, UnknownTagError, Writer, fetched
 
-__all__ = ["FetchError", "Tables"]
-
-
-class FetchError(Exception):
-    """Carries an error of `fetch`, which reads blobs from a store, through the decoders.
-
-    The codec takes any other exception of a decoder for damaged data.
-    """
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(error)
-        self.error = error
+__all__ = ["Tables"]
 
 
 class Tables:
@@ -175,21 +164,8 @@ def _decode_blob(reader: Reader, node: dict[str, Any], _depth: int) -> Any:
     A blob cannot refer to another blob.
 
     Raises:
-        DamagedError: The blob is missing or was changed, or the source of the data has no blobs.
-        FetchError: The store failed.
+        DamagedError, FetchError: As for `fetched`.
     """
-    from hashlib import sha256  # loads OpenSSL, which is needed for blobs only
-
-    name = text_of(only(node))
-    if reader.fetch is None:
-        raise DamagedError(f"it refers to the blob {name!r} where there are no blobs")
-    try:
-        data = reader.fetch(name)
-    except KeyError:  # by which `fetch` says that it has no such blob
-        raise DamagedError(f"the blob {name!r} is missing") from None
-    except Exception as error:
-        raise FetchError(error) from error
-    if sha256(data).hexdigest() != name:
-        raise DamagedError(f"the blob {name!r} has another hash than its name says")
+    data = fetched(reader, node)
     # None for `fetch`, so that a reference inside is refused. The depth is 0: a blob was encoded as a whole value.
     return Reader(reader.decoders, None).value(from_json(data, allow_inf_nan=False), 0)

@@ -31,11 +31,13 @@ __all__ = [
     "PLAIN_ENCODERS",
     "Decoder",
     "Encoder",
+    "FetchError",
     "Reader",
     "TooDeepError",
     "UnknownTagError",
     "Watching",
     "Writer",
+    "fetched",
     "only",
     "text_of",
 ]
@@ -70,9 +72,11 @@ class Writer:
         field: Name of the field that the value belongs to; empty if it belongs to none. It is written for a Secret.
         secrets: Gets the Secrets in the value, each of which is written as its index in the list. Only for a walk whose
             bytes stay in memory; None writes *field* in the place of a Secret.
+        blobs: Gets the bytes of images, audio and documents, by their SHA-256, which is written in their place. None
+            writes the bytes.
     """
 
-    __slots__ = ("encoders", "field", "room", "secrets", "strict")
+    __slots__ = ("blobs", "encoders", "field", "room", "secrets", "strict")
 
     def __init__(
         self,
@@ -81,11 +85,13 @@ class Writer:
         strict: bool = False,
         field: str = "",
         secrets: list[Any] | None = None,
+        blobs: dict[str, bytes] | None = None,
     ) -> None:
         self.encoders = encoders
         self.strict = strict
         self.field = field
         self.secrets = secrets
+        self.blobs = blobs
         self.room = MAX_BYTES
         """Bytes left below MAX_BYTES. What was written is underestimated, which is cheap: it ends huge values early."""
 
@@ -385,6 +391,40 @@ class UnknownTagError(DamagedError):
     def __init__(self, tag: Any) -> None:
         super().__init__(tag)
         self.tag = tag
+
+
+class FetchError(Exception):
+    """Carries an error of `fetch`, which reads blobs from a store, through the decoders.
+
+    The codec takes any other exception of a decoder for damaged data.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def fetched(reader: Reader, node: dict[str, Any]) -> bytes:
+    """Return the bytes of the blob that *node* refers to: a large value, or a file, stored apart under its SHA-256.
+
+    Raises:
+        DamagedError: The blob is missing or was changed, or the source of the data has no blobs.
+        FetchError: The store failed.
+    """
+    from hashlib import sha256  # loads OpenSSL, which is needed for blobs only
+
+    name = text_of(only(node))
+    if reader.fetch is None:
+        raise DamagedError(f"it refers to the blob {name!r} where there are no blobs")
+    try:
+        data = reader.fetch(name)
+    except KeyError:  # by which `fetch` says that it has no such blob
+        raise DamagedError(f"the blob {name!r} is missing") from None
+    except Exception as error:
+        raise FetchError(error) from error
+    if sha256(data).hexdigest() != name:
+        raise DamagedError(f"the blob {name!r} has another hash than its name says")
+    return data
 
 
 def only(node: dict[str, Any]) -> Any:

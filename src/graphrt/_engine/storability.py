@@ -34,7 +34,7 @@ class Stamped(dict[str, Any]):
     lines: dict[str, bytes]
     """Encoded values by tracked field; a value above `BLOB_BYTES` is replaced by a reference to its blob."""
     blobs: dict[str, bytes]
-    """Encoded large values by the SHA-256 of their bytes, in hex."""
+    """Encoded large values, and the bytes of images, audio and documents, by their SHA-256 in hex."""
 
 
 def stamped(engine: RunState, task: Task, update: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,8 +84,11 @@ def stamp(codec: Codec, values: Mapping[str, Any], untracked: frozenset[str] = f
     for name, value in values.items():
         if name in untracked:
             continue
-        line = codec.dump(value, name)
-        if len(line) > BLOB_BYTES:
+        files: dict[str, bytes] = {}
+        line = codec.dump(value, name, files)
+        if files:
+            blobs |= files
+        elif len(line) > BLOB_BYTES:  # one that refers to files is not a blob: a blob cannot refer to another one
             line = reference(line, blobs)
         lines[name] = line
     return made
@@ -163,7 +166,7 @@ def check_storable(engine: RunState, task: Task, value: Any, what: str) -> Any:
             raise not_storable(engine, task, error, what) from error
     if codec is not None:
         try:
-            codec.dump(value)
+            codec.dump(value, "", {})
         except NotStorable as error:
             raise not_storable(engine, task, error, what) from error
     return value
@@ -188,7 +191,7 @@ def check_sends(engine: RunState, due: list[Due]) -> list[Due]:
     for item in due:
         if item.is_send:
             try:
-                engine.codec.dump(item.arg)
+                engine.codec.dump(item.arg, "", {})
             except NotStorable as error:
                 raise not_storable(engine, None, error, f"sends node {item.node.name!r} an argument") from error
     return due

@@ -5,7 +5,8 @@ line 0 is the structure, JSON that lists the events without user values, and eve
 structure refers to a value by the number of its line, and to the name of a node or field by its number in `Names`.
 
 A large value (blob) is the encoded value of a field that exceeds a size. It is stored once, beside the bodies, and its
-line holds a reference to it. The codecs of `field_codecs` call the methods here, for each field of an event.
+line holds a reference to it. The bytes of an image, of audio and of a document are blobs too, whatever their size; the
+line of a value with such files refers to them, and is not a blob itself. The codecs of `field_codecs` call the methods here, for each field of an event.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ class Body:
         self.lines: list[bytes] = [b""]
         """Encoded lines by number. Line 0 is reserved for the structure."""
         self.blobs: dict[str, bytes] = {}
-        """Large values by the SHA-256 of their bytes, to be stored next to the body."""
+        """Large values and files by the SHA-256 of their bytes, to be stored next to the body."""
         self.path: str = ""
         """Path of the nested graph whose event is written or read; empty at the top."""
         self.fetch: Callable[[str], bytes] | None = None
@@ -134,7 +135,7 @@ class Body:
 
     def put(self, value: Any) -> int:
         """Write *value* on a line of its own, and return the line's number."""
-        return self.line(self.codec.dump(value))
+        return self.line(self.codec.dump(value, "", self.blobs))
 
     def line(self, line: bytes) -> int:
         """Add a value that is encoded already, and return its line's number."""

@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from graphrt.harness.cassette._cassette import Cassette
     from graphrt.harness.litellm._harness import LiteLLMHarness
     from graphrt.harness.litellm._model import LiteLLMModel
+    from graphrt.harness.media import Audio, Document, Image, Media
     from graphrt.harness.messages import (
         AssistantMessage,
+        Content,
         Message,
         Part,
         Prompt,
@@ -83,10 +85,13 @@ __all__ = [
     "AgentReply",
     "AgentRequest",
     "AssistantMessage",
+    "Audio",
     "Budget",
     "BudgetWarning",
     "Cassette",
     "ChatModel",
+    "Content",
+    "Document",
     "EventSink",
     "Expectation",
     "FinishReason",
@@ -94,12 +99,14 @@ __all__ = [
     "FunctionTool",
     "GraphHarness",
     "GraphTool",
+    "Image",
     "Injected",
     "Ledger",
     "LiteLLMHarness",
     "LiteLLMModel",
     "McpServer",
     "McpTool",
+    "Media",
     "Message",
     "Middleware",
     "MockHarness",
@@ -162,8 +169,9 @@ _NAMES: Final = {
     "graphrt.harness.cassette": "Cassette",
     "graphrt.harness.litellm": "LiteLLMHarness",
     "graphrt.harness.litellm._model": "LiteLLMModel",
+    "graphrt.harness.media": "Audio Document Image Media",
     "graphrt.harness.messages": (
-        "AssistantMessage Message Part Prompt ProviderPart SystemMessage TextPart ThinkingBlock "
+        "AssistantMessage Content Message Part Prompt ProviderPart SystemMessage TextPart ThinkingBlock "
         "ToolCall ToolMessage ToolSpec UserMessage"
     ),
     "graphrt.harness.mock": "Expectation MockHarness expect",

@@ -1,5 +1,7 @@
 """Replies of models as plain JSON data and back: the form in which journals store them.
 
+Images, audio and documents stay the values that they are, and the journal keeps their bytes apart.
+
 Usage and the name of the model are not part of the data: events have fields for them (`events.ModelReplied`). Old
 journals are read by this module too, so fields may be added, but not renamed or removed.
 """
@@ -34,6 +36,8 @@ def reply_to(reply: ModelResponse) -> dict[str, Any]:
         for part in reply.provider_parts
     ]
     data: dict[str, Any] = {"parts": parts, "finish_reason": reply.finish_reason}
+    if reply.media:
+        data["media"] = list(reply.media)
     if reply.tool_calls:
         data["tool_calls"] = [
             {"id": call.id, "name": call.name, "arguments": call.arguments_text} for call in reply.tool_calls
@@ -71,4 +75,5 @@ def reply_from(data: Mapping[str, Any], usage: Usage | None, model: str | None) 
         thinking=data.get("thinking", ""),
         thinking_blocks=tuple(ThinkingBlock(**block) for block in data.get("thinking_blocks", ())),
         provider_parts=tuple(ProviderPart(**part) for part in parts if part["kind"] == "provider"),
+        media=tuple(data.get("media", ())),
     )

@@ -1,25 +1,32 @@
 """Messages, tools and tool calls between an agent and a model, as frozen values that check themselves.
 
+A message of a user and the result of a tool may hold images, audio and documents (`media`) between texts: `content` has
+them in order. `text` is then the texts alone, for all code that reads no more.
+
 Wire formats of providers, requests and replies do not belong here.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeGuard
 
+from graphrt.errors import InputError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.requests import (
     ARGUMENTS_NOT_JSON,
     BAD_CONVERSATION,
     BAD_TOOL_ARGUMENTS,
+    TOO_MANY_MEDIA,
 )
 from graphrt.harness._surrogates import json_copy, whole, whole_values
+from graphrt.harness.media import MAX_MEDIA, Audio, Document, Image, Media
 
 __all__ = [
     "AssistantMessage",
+    "Content",
     "Message",
     "Part",
     "Prompt",
@@ -206,13 +213,76 @@ def _clean(value: Any, *texts: str) -> None:
     put(value, "data", data if isinstance(data, dict) else {})
 
 
-Part: TypeAlias = TextPart | ProviderPart
+MediaPart: TypeAlias = Image | Audio | Document
+"""A part that is not text."""
+Part: TypeAlias = TextPart | Image | Audio | Document | ProviderPart
 """Any part of a message. `kind` distinguishes them, in Python and in stored JSON."""
+Content: TypeAlias = str | TextPart | Image | Audio | Document
+"""An item of the content of a message, as it is written: a text may be a plain string."""
+_CONTENT: Final = (str, TextPart, Media)
+_FILES: Final = (Image, Audio, Document)
 
 
-def parts_of(text: str, others: tuple[ProviderPart, ...] = ()) -> tuple[Part, ...]:
+def parts_of(text: str, others: tuple[MediaPart | ProviderPart, ...] = ()) -> tuple[Part, ...]:
     """Return the parts of what is said by *text*, none if it is empty, and then the *others*."""
     return (TextPart(text=text), *others) if text else others
+
+
+def is_content(value: object) -> TypeGuard[Content]:
+    """Return whether *value* is an item of the content of a message."""
+    return isinstance(value, _CONTENT)
+
+
+def check_media(media: Sequence[object], taker: str) -> None:
+    """Check that all of *media* are images, audio or documents, and that there are not too many for one message.
+
+    Raises:
+        InputError: They are not (`input`), or there are too many (`bad-media`).
+    """
+    for part in media:
+        if not isinstance(part, Media):
+            raise INVALID_ARGUMENT(
+                argument=f"The media of {taker}", value=part, wanted="Image, Audio or Document values"
+            )
+    if len(media) > MAX_MEDIA:
+        raise TOO_MANY_MEDIA(number=len(media), limit=MAX_MEDIA)
+
+
+def _settle(message: Any) -> None:
+    """Set `text` and `content` of a new *message* by each other."""
+    given: Any = message.content
+    if given.__class__ is tuple and not given:
+        return
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise _no_content(given)
+    items: list[Any] = [*given]  # pyright: ignore[reportUnknownVariableType]  # anything: it is checked here
+    for item in items:
+        if not is_content(item):
+            raise _no_content(item)
+    parts: list[Any] = [TextPart(text=item) if isinstance(item, str) else item for item in items]
+    parts = [part for part in parts if not isinstance(part, TextPart) or part.text]
+    text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
+    media = [part for part in parts if isinstance(part, Media)]
+    check_media(media, "a message")
+    put = object.__setattr__  # frozen: fields are only set here, before anyone else holds the value
+    if message.text and message.text != text:  # as `replace(message, text=...)` gives it: it replaces the texts
+        text, parts = message.text, [TextPart(text=message.text), *media]
+    put(message, "text", text)
+    put(message, "content", tuple(parts) if media else ())  # a text alone is `text` alone
+
+
+def _no_content(value: Any) -> InputError:
+    wanted = 'a list of texts and media, such as ["What is this?", Image.from_path("x.png")]'
+    return INVALID_ARGUMENT(argument="The content of a message", value=value, wanted=wanted)
+
+
+def _parts(message: Any) -> tuple[Part, ...]:
+    content: tuple[Part, ...] = message.content
+    return content or parts_of(message.text)
+
+
+def _media(message: Any) -> tuple[MediaPart, ...]:
+    return tuple([part for part in message.content if isinstance(part, _FILES)]) if message.content else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,20 +299,43 @@ class SystemMessage:
         """What the message says, part by part: 0..n, none for an empty text."""
         return parts_of(self.text)
 
+    @property
+    def media(self) -> tuple[MediaPart, ...]:
+        """None: instructions are text."""
+        return ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserMessage:
-    """A message from the user, or from a node on the user's behalf."""
+    """A message from the user, or from a node on the user's behalf: a text, or texts and media in order.
 
-    text: str
+    `UserMessage(text="What is this?")`, or `UserMessage(content=["What is this?", Image.from_path("x.png")])`.
+
+    Raises:
+        InputError: The content has something else, or too many media (`bad-media`).
+    """
+
+    text: str = ""
+    """The text; with `content`, its texts, one per line. A text that differs from them takes their place, before the
+    media, so that `dataclasses.replace(message, text=...)` keeps the media."""
+    content: Sequence[Content] = ()
+    """What the message says in order, if it has media; else empty. `parts` has it with texts as `TextPart`s."""
     id: str | None = None
     """Identity in a list with the `messages` reducer; providers never see it."""
     role: Literal["user"] = "user"
 
+    def __post_init__(self) -> None:
+        _settle(self)
+
     @property
     def parts(self) -> tuple[Part, ...]:
         """What the message says, part by part: 0..n, none for an empty text."""
-        return parts_of(self.text)
+        return _parts(self)
+
+    @property
+    def media(self) -> tuple[MediaPart, ...]:
+        """Its images, audio and documents, in order: 0..n."""
+        return _media(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +387,8 @@ class AssistantMessage:
     """0..n blocks that preceded the text and the calls; each is sent only to the provider that it came from."""
     provider_parts: tuple[ProviderPart, ...] = ()
     """0..n parts in the provider's own form, such as citations and calls of hosted tools."""
+    media: tuple[MediaPart, ...] = ()
+    """0..n images, audio parts and documents that the model made, in its order."""
     id: str | None = None
     """Identity in a list with the `messages` reducer; providers never see it."""
     partial: bool = False
@@ -302,16 +397,21 @@ class AssistantMessage:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """What the message says, part by part: 0..n. The text is first, if there is one, then come `provider_parts`."""
-        return parts_of(self.text, self.provider_parts)
+        """What the message says, part by part: 0..n.
+
+        The text is first, if there is one, then come `media`, and then `provider_parts`.
+        """
+        return parts_of(self.text, (*self.media, *self.provider_parts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolMessage:
-    """The result of a tool, in answer to one `ToolCall`."""
+    """The result of a tool, in answer to one `ToolCall`: a text, or texts and media in order, as in a `UserMessage`."""
 
     tool_call_id: str
-    text: str
+    text: str = ""
+    content: Sequence[Content] = ()
+    """What the result says in order, if it has media; else empty. See `UserMessage.content`."""
     id: str | None = None
     """Identity in a list with the `messages` reducer; providers never see it."""
     error: bool = False
@@ -319,14 +419,22 @@ class ToolMessage:
     Bedrock if its requests are not signed."""
     role: Literal["tool"] = "tool"
 
+    def __post_init__(self) -> None:
+        _settle(self)
+
     @property
     def parts(self) -> tuple[Part, ...]:
         """What the message says, part by part: 0..n, none for an empty text."""
-        return parts_of(self.text)
+        return _parts(self)
+
+    @property
+    def media(self) -> tuple[MediaPart, ...]:
+        """Its images, audio and documents, in order: 0..n."""
+        return _media(self)
 
 
 Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage
 """Any message. `role` distinguishes the kinds, in Python and in stored JSON."""
 
-Prompt: TypeAlias = str | Sequence[Message]
-"""The input of a model: one text from the user, or a conversation."""
+Prompt: TypeAlias = str | Sequence[Message] | Sequence[Content]
+"""The input of a model: one text from the user, texts and media that make one message, or a conversation."""

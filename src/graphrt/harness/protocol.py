@@ -17,6 +17,7 @@ from graphrt.harness._frozen_generics import refuse_assignment
 from graphrt.harness._surrogates import whole
 from graphrt.harness.messages import (
     AssistantMessage,
+    MediaPart,
     Message,
     Part,
     Prompt,
@@ -83,6 +84,8 @@ class AgentReply(Generic[OutputT_co]):
     provider_parts: tuple[ProviderPart, ...] = ()
     """0..n parts in the provider's own form that are not text, in its order: citations, calls and results of hosted
     tools."""
+    media: tuple[MediaPart, ...] = ()
+    """0..n images, audio parts and documents that the model made, in its order."""
     output: OutputT_co = field(default=_NO_OUTPUT, hash=False)
     """The value of the text, if `output=` was given; parsed and checked by an Agent, or by a graph for the harnesses of
     its nodes. None without `output=`, with tool calls, and if a limit ended the run."""
@@ -106,16 +109,20 @@ class AgentReply(Generic[OutputT_co]):
     def parts(self) -> tuple[Part, ...]:
         """What the model said, part by part: 0..n, without thinking and tool calls.
 
-        The text is first, if there is one, then come `provider_parts`.
+        The text is first, if there is one, then come `media`, and then `provider_parts`.
         """
-        return parts_of(self.text, self.provider_parts)
+        return parts_of(self.text, (*self.media, *self.provider_parts))
 
     @property
     def message(self) -> AssistantMessage:
         """The reply as a message, to continue the conversation with."""
         sealed = tuple(block for block in self.thinking_blocks if block.sealed)
         return AssistantMessage(
-            text=self.text, tool_calls=self.tool_calls, thinking=sealed, provider_parts=self.provider_parts
+            text=self.text,
+            tool_calls=self.tool_calls,
+            thinking=sealed,
+            provider_parts=self.provider_parts,
+            media=self.media,
         )
 
     @property

@@ -26,6 +26,7 @@ from graphrt.harness.messages import (
     ToolSpec,
     UserMessage,
     check_conversation,
+    is_content,
 )
 
 __all__ = ["AgentRequest", "ModelRequest", "OutputSpec", "RunOptions"]
@@ -189,16 +190,19 @@ def _messages(prompt: Prompt) -> tuple[Message, ...]:
         raise INVALID_ARGUMENT(
             argument="The prompt",
             value=type(given),
-            wanted="a text, or a list of messages",
+            wanted="a text, a list of texts and media, or a list of messages",
             fix="Render a Template first: template.render(state)." if hasattr(given, "render") else None,
         )
-    messages = tuple(prompt)
+    messages: tuple[Any, ...] = tuple(given)
+    if messages and all(map(is_content, messages)):
+        return (UserMessage(content=messages),)
     for message in messages:
         if not _is_a(message, _KINDS):
             raise INVALID_ARGUMENT(
                 argument="A message of the prompt",
                 value=message,
-                wanted='a text, or a list of messages such as UserMessage(text="...")',
+                wanted='a text, a list of messages such as UserMessage(text="..."), or a list of texts and media, '
+                "which is one message",
                 known=names(kind.__name__ for kind in _KINDS),
             )
     if not messages:

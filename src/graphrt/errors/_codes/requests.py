@@ -30,6 +30,12 @@ BAD_CONVERSATION = ErrorCode(
     fix="Answer each tool call by one ToolMessage, directly after the message that makes the calls.",
 )
 
+BAD_MEDIA = ErrorCode("bad-media", InputError, "{subject} {problem}.")
+TOO_MANY_MEDIA = BAD_MEDIA.variant(
+    "A message has {number} images, audio parts and documents, and {limit} are allowed.",
+    fix="Spread them over several messages.",
+)
+
 BAD_OUTPUT_TYPE = ErrorCode(
     "bad-output-type",
     InputError,

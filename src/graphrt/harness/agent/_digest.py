@@ -16,6 +16,7 @@ from pydantic_core import to_json
 
 from graphrt.harness._output.exchange import asked_of, in_words
 from graphrt.harness._output.form import OutputForm
+from graphrt.harness.media import Media
 from graphrt.harness.protocol import ChatModel
 from graphrt.harness.request import ModelRequest
 
@@ -85,6 +86,11 @@ def of_call(prompt: Any, options: Mapping[str, Any]) -> str:
 
 def _bytes(value: Any) -> bytes:
     try:
-        return to_json(value, fallback=repr)
+        return to_json(value, fallback=_of_another)
     except ValueError:  # a text with a lone surrogate, which UTF-8 cannot encode; some models write it
         return repr(value).encode("utf-8", "surrogatepass")
+
+
+def _of_another(value: Any) -> Any:
+    """Return what stands for a value without a form in JSON: of an image, audio or a document, its type and hash."""
+    return value.outline() if isinstance(value, Media) else repr(value)

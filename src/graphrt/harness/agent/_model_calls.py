@@ -38,6 +38,7 @@ from graphrt.harness.agent._host import Billed, CutOff, Held, Host, Place, Recal
 from graphrt.harness.agent.cache import ResponseCache, asked_of
 from graphrt.harness.agent.events import ModelEnded, ModelFailed, ModelStarted
 from graphrt.harness.budget._admission import More, most, reserve
+from graphrt.harness.media import Media
 from graphrt.harness.messages import ProviderPart, ThinkingBlock, ToolCall
 from graphrt.harness.protocol import AgentReply, ChatModel, ModelProfile, ModelResponse, StreamItem, TextDelta, priced
 from graphrt.harness.request import ModelRequest
@@ -53,6 +54,7 @@ _TUPLES: Final[Mapping[str, type[Any]]] = {
     "tool_calls": ToolCall,
     "thinking_blocks": ThinkingBlock,
     "provider_parts": ProviderPart,
+    "media": Media,
 }
 """Fields of a response that are tuples, with the class of their items."""
 

@@ -20,7 +20,7 @@ from graphrt._sensitive_texts import is_secret_option
 from graphrt.errors import InputError
 from graphrt.errors._codes.cassettes import CASSETTE_UNSTORABLE, REQUEST_NOT_DATA
 from graphrt.harness.cassette._redaction import Redactor
-from graphrt.harness.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolSpec
+from graphrt.harness.messages import AssistantMessage, Message, ProviderPart, TextPart, ToolCall, ToolMessage, ToolSpec
 from graphrt.harness.request import ModelRequest, OutputSpec
 
 _NOT_ASKED: Final = frozenset({"timeout_s"})
@@ -121,12 +121,23 @@ def _messages(messages: tuple[Message, ...], redactor: Redactor) -> list[Any]:
                 made += 1
                 numbers[call.id] = made  # if a provider reuses an id, the answer belongs to the later call
                 calls.append(_call(call, made))
-        elif isinstance(message, ToolMessage):
+        if message.media:
+            form["parts"] = _parts(message, redactor)
+        if isinstance(message, ToolMessage):
             form["call"] = numbers.get(message.tool_call_id, 0)
             if message.error:
                 form["error"] = True
         found.append(form)
     return found
+
+
+def _parts(message: Message, redactor: Redactor) -> list[Any]:
+    """Return what a message with images, audio or documents says in order: those by their hash."""
+    return [
+        part.text if isinstance(part, TextPart) else redactor.data(part.outline())
+        for part in message.parts
+        if not isinstance(part, ProviderPart)
+    ]
 
 
 def _call(call: ToolCall, number: int) -> dict[str, Any]:

@@ -3,6 +3,9 @@
 The first line has the version. Then follows one indented JSON object for each recording. `{` and `}` are alone on a
 line only where a recording begins and ends. So a diff shows the lines that changed, a truncated file is recognised,
 errors have a line number, and `jq` can read the file (decision 0032).
+
+Images, audio and documents of recorded replies are files in a folder beside it, each once, under the SHA-256 of its
+bytes: `chat.cassette.files/<sha256>.png`.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from graphrt.errors._codes.cassettes import (
 )
 from graphrt.harness.cassette._recording import Recording
 from graphrt.harness.cassette._stored_form import dump, load
+from graphrt.harness.media import Media
 
 VERSION: Final = 1
 _NAME: Final = "graphrt_cassette"
@@ -44,6 +48,7 @@ class CassetteFile:
 
     def __init__(self, path: Path) -> None:
         self.path: Final = path
+        self._files: Final = path.with_name(f"{path.name}.files")
         self._stamp: tuple[int, ...] | None = None
 
     def read(self) -> list[Recording] | None:
@@ -94,6 +99,36 @@ class CassetteFile:
         finally:
             with contextlib.suppress(OSError):
                 beside.unlink()
+
+    def write_files(self, media: Iterable[Media]) -> None:
+        """Write the bytes of *media* beside the cassette, those that are not there yet.
+
+        Raises:
+            ScriptError: A file cannot be written (`cassette-unwritable`).
+        """
+        for part in media:
+            file = self._file_of(str(part.sha256), part.media_type)
+            beside = file.with_name(f".{file.name}.{os.getpid()}.new")
+            try:
+                if not file.exists():
+                    self._files.mkdir(parents=True, exist_ok=True)
+                    beside.write_bytes(part.data or b"")
+                    beside.replace(file)
+            except OSError as error:
+                raise self._unwritable(error.strerror or str(error)) from error
+
+    def _file_of(self, digest: str, media_type: str | None) -> Path:
+        kind = re.sub(r"[^a-z0-9]", "", (media_type or "").partition("/")[2])
+        return self._files / f"{digest}.{kind or 'bin'}"
+
+    def _fetch(self, digest: str, media_type: str | None) -> bytes:
+        if not re.fullmatch(r"[0-9a-f]{64}", digest):  # it becomes part of a path
+            raise ValueError(f"{digest[:80]!r} is not a SHA-256")
+        file = self._file_of(digest, media_type)
+        try:
+            return file.read_bytes()
+        except OSError as error:
+            raise ValueError(f"the file {file} cannot be read: {error.strerror}") from None
 
     def check_writable(self) -> None:
         """Check before the first live call that its reply could be written, so that no paid reply is lost.
@@ -146,7 +181,7 @@ class CassetteFile:
 
     def _load(self, text: str, line: int) -> Recording:
         try:
-            return load(json.loads(text, object_pairs_hook=_no_name_twice), line)
+            return load(json.loads(text, object_pairs_hook=_no_name_twice), line, self._fetch)
         except json.JSONDecodeError as error:
             raise self._damaged(line + error.lineno - 1, f"no JSON: {error.msg}") from None
         except RecursionError:

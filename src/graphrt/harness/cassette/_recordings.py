@@ -21,7 +21,7 @@ from graphrt.errors._codes.cassettes import CASSETTE_MISS, CASSETTE_MISSING, CAS
 from graphrt.harness.cassette._canonical import key
 from graphrt.harness.cassette._cassette_file import CassetteFile, encode
 from graphrt.harness.cassette._recording import Recording
-from graphrt.harness.cassette._stored_form import show_request
+from graphrt.harness.cassette._stored_form import files_of, show_request
 from graphrt.harness.script import clip
 
 _ALONE: Final = (
@@ -112,6 +112,7 @@ class Recordings:
         text = encode(recording)
         with self._lock:
             place.recording, place.text = recording, text
+            self._file.write_files(files_of(recording))  # first: the recording refers to them
             self._file.write(place.text for place in self._places if place.recording is not None)
 
     def give_back(self, place: Place) -> None:

@@ -16,16 +16,18 @@ from graphrt._arguments import is_mapping, is_sequence, is_tuple
 from graphrt._sensitive_texts import credentials, forms_of, of_environment, without_credentials
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.harness._doubles.reply_pieces import Piece
-from graphrt.harness.messages import Message, ProviderPart, ThinkingBlock, ToolCall
+from graphrt.harness.media import Media
+from graphrt.harness.messages import Message, ProviderPart, TextPart, ThinkingBlock, ToolCall
 from graphrt.harness.protocol import AgentReply, TextDelta, ToolCallDelta
 
-T = TypeVar("T", bound=Message | AgentReply | ThinkingBlock | ProviderPart | ToolCall)
+T = TypeVar("T", bound=Message | AgentReply | ThinkingBlock | ProviderPart | TextPart | Media | ToolCall)
 
 _NO_OPTIONS: Final[Mapping[str, Any]] = {}
 _SHORTEST: Final = 8
 """Fewest characters of a known credential: a shorter one would match inside ordinary words."""
 _CLEANED: Final = frozenset(
     {"text", "thinking", "thinking_blocks", "signature", "redacted", "data", "tool_calls", "provider_parts", "messages"}
+    | {"content", "media"}
 )
 """Fields of messages, replies and their parts in which a secret may stand."""
 _DIGIT: Final = re.compile(r"\d")
@@ -101,10 +103,25 @@ class Redactor:
         """
         if isinstance(value, ToolCall):
             return cast("T", self.call(value))
+        if isinstance(value, Media):
+            return cast("T", self._file(value))
         names = [one.name for one in fields(value) if one.name in _CLEANED]
         if isinstance(value, ThinkingBlock):
             names.append("id")
         return replace(value, **{name: self._field(getattr(value, name)) for name in names})
+
+    def _file(self, file: Media) -> Media:
+        """Return *file* without secrets in its name, its URL, and its bytes if they are a text."""
+        url, data = file.url and self.text(file.url), file.data
+        name = file.name and self.text(file.name)
+        if data is not None and file.is_text:
+            text = data.decode(errors="surrogateescape")
+            data = self.text(text).encode(errors="surrogateescape")
+        return (
+            file
+            if (url, data, name) == (file.url, file.data, file.name)
+            else type(file)._restored(data, url, file.media_type, name)
+        )
 
     def _field(self, value: Any) -> Any:
         return tuple(map(self.clean, value)) if is_tuple(value) else self.data(value)

@@ -3,26 +3,43 @@
 Fields at their defaults are left out, and a text of several lines is stored as a list of lines. Both directions follow
 from the dataclasses of messages and replies: `dump` reads their fields, and `_form_of` makes a pydantic model of each
 class, which validates what is read, because people edit these files. `_cassette_file` reads and writes the file.
+
+Of images, audio and documents the form has type, size and SHA-256. Their bytes are in files of their own.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields
+from hashlib import sha256
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, ValidationError, create_model
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainValidator,
+    ValidationError,
+    ValidationInfo,
+    create_model,
+)
 
-from graphrt._arguments import is_list, is_sequence, is_tuple
+from graphrt._arguments import is_list, is_mapping, is_sequence, is_tuple
+from graphrt.errors import InputError
 from graphrt.events import Usage
 from graphrt.harness._doubles.reply_pieces import Piece
 from graphrt.harness.cassette._canonical import NAMES, plain
 from graphrt.harness.cassette._recording import Failure, Recording, recordable_kind
+from graphrt.harness.media import KINDS, Media
 from graphrt.harness.messages import (
     AssistantMessage,
+    Message,
     ProviderPart,
     SystemMessage,
+    TextPart,
     ThinkingBlock,
     ToolCall,
     ToolMessage,
@@ -82,6 +99,27 @@ def _many(form: Any) -> Any:
     return Annotated[tuple[form, ...], Field(strict=False)]  # a list in the file, which a strict tuple would refuse
 
 
+def _file(value: Any, info: ValidationInfo) -> Media:
+    """Return the image, audio or document of which *value* is the outline. The context reads its bytes."""
+    given: dict[str, Any] = dict(value) if is_mapping(value) else {}
+    cls = KINDS.get(given.pop("kind", None))
+    size, digest = given.pop("size", None), given.pop("sha256", None)
+    if cls is None or given.keys() - {"url", "media_type", "name"} or ("url" in given) != (digest is None):
+        raise ValueError("this is not an image, audio or document")
+    try:
+        if digest is None:
+            return cls(**given)
+        fetch: Any = info.context
+        data: bytes = fetch(digest, given.get("media_type"))
+        if (len(data), sha256(data).hexdigest()) != (size, digest):
+            raise ValueError(f"the bytes of the file {digest} are not what was recorded")
+        return cls.from_bytes(data, **given, max_bytes=len(data))
+    except (InputError, TypeError) as error:
+        raise ValueError(str(getattr(error, "what", error))) from None
+
+
+_Media: Final[Any] = Annotated[Any, PlainValidator(_file)]
+_Content: Final = _many(Text | _Media)
 _Call: Final = _many(_form_of(ToolCall))
 _Block: Final = _many(_form_of(ThinkingBlock))
 _Usage: Final = _form_of(Usage)
@@ -89,9 +127,9 @@ _Part: Final = _many(_form_of(ProviderPart))
 _Message: Final = _many(
     Annotated[
         _form_of(SystemMessage)
-        | _form_of(UserMessage)
-        | _form_of(AssistantMessage, tool_calls=_Call, thinking=_Block, provider_parts=_Part)
-        | _form_of(ToolMessage),
+        | _form_of(UserMessage, content=_Content)
+        | _form_of(AssistantMessage, tool_calls=_Call, thinking=_Block, provider_parts=_Part, media=_many(_Media))
+        | _form_of(ToolMessage, content=_Content),
         Discriminator("role"),
     ]
 )
@@ -101,6 +139,7 @@ _Reply: Final = _form_of(
     usage=_Usage | None,
     thinking_blocks=_Block,
     provider_parts=_Part,
+    media=_many(_Media),
     output=Any,
     messages=_Message,
     output_type=str,  # belongs to the recording
@@ -118,6 +157,7 @@ class _AskedForm(BaseModel):
     model_config = _STRICT
     role: Literal["system", "user", "assistant", "tool"]
     text: Text
+    parts: list[str | dict[str, Any]] = []
     thinking: list[str] = []
     tool_calls: list[dict[str, Any]] = []
     call: int = 0
@@ -157,6 +197,17 @@ def dump(recording: Recording) -> dict[str, Any]:
     return entry
 
 
+def files_of(recording: Recording) -> Iterator[Media]:
+    """Yield the images, audio and documents of *recording* whose bytes it needs; a request has their hashes alone."""
+    said: list[AgentReply | Message] = []
+    if recording.reply is not None:
+        said += [recording.reply, *recording.reply.messages]
+    if recording.failure is not None:
+        said += recording.failure.messages
+    for one in said:
+        yield from (part for part in one.media if part.data is not None)
+
+
 def show_request(form: Mapping[str, Any]) -> dict[str, Any]:
     """Return a canonical request with the texts of its messages as lists of lines."""
     messages = [{**message, "text": _split(message["text"])} for message in form["messages"]]
@@ -167,6 +218,10 @@ def _brief(value: Any) -> Any:
     """Return the fields of a value that differ from their defaults, with `role` first."""
     if isinstance(value, ToolCall):
         return _brief_call(value)
+    if isinstance(value, Media):
+        return value.outline()
+    if isinstance(value, TextPart):
+        return _split(value.text)
     if is_sequence(value):
         return [_brief(item) for item in value]
     if not hasattr(value, "__dataclass_fields__"):
@@ -207,14 +262,24 @@ def _split(text: str) -> str | list[str]:
 # -------------------------------------------------------------------------------------------------------- reading
 
 
-def load(data: Mapping[str, Any], line: int) -> Recording:
+def _no_files(digest: str, _media_type: str | None) -> bytes:
+    raise ValueError(f"there is no file {digest}")
+
+
+def load(data: Mapping[str, Any], line: int, fetch: Callable[[str, str | None], bytes] = _no_files) -> Recording:
     """Return the recording that is stored as *data*, with *line* as its first line in the file.
+
+    Args:
+        data: What `dump` returned.
+        line: First line of the recording in the file.
+        fetch: Returns the bytes of an image, audio or document by SHA-256 and media type; raises ValueError if it has
+            none.
 
     Raises:
         ValueError: *data* does not have the stored form; the text says where and why.
     """
     try:
-        entry = _Entry.model_validate(data)
+        entry = _Entry.model_validate(data, context=fetch)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None

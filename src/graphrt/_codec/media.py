@@ -1,0 +1,58 @@
+"""The entries of images, audio and documents, whose bytes are stored apart from the value, under their SHA-256.
+
+A message with a picture is in an update, in snapshots of the state, in the record of a reply or of a tool's result. Each
+of them holds kind, media type, size and hash, and a reference to the bytes, which the store keeps once for a thread.
+They are kept as they are, and not as base64. Where there is no place for blobs, such as in a letter between processes,
+the bytes are in the value.
+
+    {"$t": "graphrt:Image", "v": {"type": "image/png", "size": 12345, "data": {"$t": "blob", "v": "<hex>"}}}
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from graphrt._codec.entry import Entry
+from graphrt._codec.refusal import TAG, DamagedError
+from graphrt._codec.walk import TAGGED_BYTES, Reader, Writer, fetched, only, text_of
+
+__all__ = ["media_entry"]
+
+_KEYS: Final = {"url": "_url", "type": "_media_type", "name": "_name"}
+"""Keys of the stored form that are texts, which may be missing, and the attributes that they are of."""
+
+
+def media_entry(cls: Any, tag: str) -> Entry:
+    """Return the entry of *cls*: `Image`, `Audio` or `Document`."""
+
+    def encode(writer: Writer, value: Any, depth: int) -> dict[str, Any]:
+        writer.enter(depth, TAGGED_BYTES)
+        held: dict[str, Any] = {}
+        for key, name in _KEYS.items():
+            text = getattr(value, name)
+            if text is not None:
+                held[key] = writer.at(f".{key}", text, depth + 1)
+        if value.data is not None:
+            held["size"] = value.size
+            if writer.blobs is None:
+                held["data"] = writer.at(".data", value.data, depth + 1)
+            else:
+                writer.blobs[value.sha256] = value.data
+                held["data"] = {TAG: "blob", "v": value.sha256}
+        return {TAG: tag, "v": held}
+
+    def decode(reader: Reader, node: dict[str, Any], depth: int) -> Any:
+        held = only(node)
+        if held.__class__ is not dict or held.keys() - {*_KEYS, "size", "data"} or ("data" in held) == ("url" in held):
+            raise DamagedError(f"it is not the stored form of {cls.__qualname__}")
+        texts = {key: text_of(held[key]) if key in held else None for key in _KEYS}
+        data: Any = None
+        if "data" in held:
+            stored = held["data"]
+            apart = stored.__class__ is dict and stored.get(TAG) == "blob"
+            data = fetched(reader, stored) if apart else reader.value(stored, depth + 1)
+            if data.__class__ is not bytes or len(data) != held.get("size"):
+                raise DamagedError("it has other bytes than were stored")
+        return cls._restored(data, texts["url"], texts["type"], texts["name"])
+
+    return Entry(cls, tag, encode, decode)

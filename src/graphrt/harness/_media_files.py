@@ -1,0 +1,67 @@
+"""Reading of the file that becomes an image, audio or a document: what it is and how large, before its bytes are read."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from graphrt.errors import InputError, a_type
+
+StrPath: TypeAlias = str | os.PathLike[str]
+
+
+class Found(NamedTuple):
+    """A file that was read."""
+
+    data: bytes
+    name: str
+    path: str
+
+
+def read(
+    path: StrPath,
+    *,
+    root: StrPath | None,
+    max_bytes: int,
+    check_size: Callable[[int, str], None],
+    wrong: Callable[[str, str, str], InputError],
+) -> Found:
+    """Read the file at *path*, which must be a file of at most *max_bytes* bytes, in the folder *root* if there is one.
+
+    Args:
+        path: The file.
+        root: The folder; None for any.
+        max_bytes: Largest size, in bytes.
+        check_size: Raises the error of a size that is refused; takes the path, too.
+        wrong: Makes the error of a problem, what to do, and a place.
+
+    Raises:
+        InputError: It is not.
+    """
+    given: Any = path
+    if not isinstance(given, (str, os.PathLike)):
+        raise wrong(f"cannot be read from {a_type(given)}", "Pass the path of a file.", "")
+    file = Path(path) if root is None else Path(root, path)
+    where = str(file)
+    try:
+        if root is not None and not file.resolve().is_relative_to(Path(root).resolve()):
+            raise wrong(f"cannot be read from outside of {os.fspath(root)!r}", "Name a file in that folder.", where)
+        with open(file, "rb", opener=_without_waiting) as opened:
+            found = os.fstat(opened.fileno())  # of the file that is open: the path may lead to another one by now
+            if not stat.S_ISREG(found.st_mode):
+                raise wrong("cannot be read from what is not a file", "Name a file.", where)
+            check_size(found.st_size, where)
+            return Found(opened.read(max_bytes + 1), file.name, where)  # at most: it may grow meanwhile
+    except IsADirectoryError:
+        raise wrong("cannot be read from a directory", "Name a file in it.", where) from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise wrong(f"cannot be read: {why}", "Check the path.", where) from error
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open *path*. Without the flag, a FIFO waits for a writer."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
