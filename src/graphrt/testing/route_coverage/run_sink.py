@@ -7,7 +7,8 @@ through another runtime of the process.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, final
+from collections.abc import Iterable
+from typing import Protocol, final
 
 from graphrt.events import (
     Entry,
@@ -27,9 +28,6 @@ from graphrt.events import (
 from graphrt.testing.route_coverage.arcs import Arc
 from graphrt.testing.route_coverage.units import Graph, Unit
 
-if TYPE_CHECKING:
-    from graphrt.testing.route_coverage.collecting import Collector
-
 _TASK = re.compile(r"\d+\.\d+:")
 """Begin of a task's id, which its node's name follows."""
 
@@ -39,11 +37,27 @@ def node_path(path: str) -> tuple[str, ...]:
     return tuple(part for part in re.split(r"(?:^|/)\d+\.\d+:", path) if part)
 
 
+class TakesHits(Protocol):
+    """What a sink reports to: the collector of the process."""
+
+    def hit(self, root: Unit, path: tuple[str, ...], arcs: Iterable[Arc]) -> None:
+        """Report that the graph at *path* below *root* took *arcs*."""
+        ...
+
+    def committed(self, root: Unit, path: tuple[str, ...], unit: Unit) -> None:
+        """Report that *unit* has just committed a superstep at *path* below *root*."""
+        ...
+
+    def unit_at(self, graph: Graph, path: tuple[str, ...]) -> Unit | None:
+        """Return the nested graph of *graph* at *path*; None if there is none."""
+        ...
+
+
 @final
 class RunSink:
     """Reads the journal entries of the runs of one runtime."""
 
-    def __init__(self, collector: Collector, graph: Graph, root: Unit, open_: dict[str, dict[str, OpenThread]]) -> None:
+    def __init__(self, collector: TakesHits, graph: Graph, root: Unit, open_: dict[str, dict[str, OpenThread]]) -> None:
         self._collector = collector
         self._graph = graph
         self._root = root
