@@ -211,10 +211,7 @@ class Chain:
         Raises:
             StoreError: The commit was changed, or is not the one that follows. The chain is of no use after that.
         """
-        parts = parsed(seal, len(lines))
-        commits = None if parts is None else commitments(parts, lines)
-        if parts is None or commits is None:
-            raise _misfit(seq, count)
+        parts, commits = _opened(seal, lines, seq, count)
         try:
             state = self._fold(commits, written)
         except IndexError:  # fewer lines than were written
@@ -283,10 +280,7 @@ class Links:
         Raises:
             StoreError: The commit was changed, or is not the one that follows.
         """
-        parts = parsed(seal, len(lines))
-        commits = None if parts is None else commitments(parts, lines)
-        if parts is None or commits is None:
-            raise _misfit(seq, count)
+        parts, commits = _opened(seal, lines, seq, count)
         if self._leaf is not None and parts.leaf != leaf_of(
             seq, count, at, parts.kid, self._leaf, commits, parts.state
         ):
@@ -337,13 +331,27 @@ def next_seal(
     return packed(kid, last.state, leaf, macs, salts_seed)
 
 
-def commitments(seal: Seal, lines: Sequence[bytes]) -> list[bytes] | None:
-    """Return the commitments to *lines*; None if *seal* says that a line was erased, and its value is still there."""
-    return _kept_commits(lines, seal.kept) if seal.kept else _commits(lines, seal.salts)
+def _opened(seal: bytes, lines: Sequence[bytes], seq: int, count: int) -> tuple[Seal, list[bytes]]:
+    """Take the *seal* of a record apart, and return it with the commitments to the record's *lines*.
+
+    Raises:
+        StoreError: It is not a seal of so many lines, or says that a line was erased, and its value is still there.
+    """
+    parts = parsed(seal, len(lines))
+    if parts is None:
+        raise _misfit(seq, count)
+    commits = _kept_commits(lines, parts.kept) if parts.kept else _commits(lines, parts.salts)
+    if commits is None:
+        raise _misfit(seq, count)
+    return parts, commits
 
 
 def _kept_commits(lines: Sequence[bytes], kept: Sequence[tuple[bytes, bytes]]) -> list[bytes] | None:
-    """Do the same by *kept*, a pair for each line: its salt and b"", or b"" and its commitment if it was erased."""
+    """Return the commitments to *lines*; None if the value of one that was erased is still there.
+
+    Args:
+        kept: A pair for each line: its salt and b"", or b"" and its commitment if it was erased.
+    """
     if any(commitment and line != ERASED_LINE for (_, commitment), line in zip(kept, lines, strict=True)):
         return None
     return [
@@ -366,9 +374,12 @@ def _commits(lines: Sequence[bytes], salts: bytes) -> list[bytes]:
 
 def leaf_of(seq: int, count: int, at: float, kid: bytes, prev: bytes, commits: Sequence[bytes], state: bytes) -> bytes:
     """Return the leaf of a header; nothing if the numbers do not fit, so that no seal matches."""
-    head = _head(seq, count, at)
+    try:
+        head = _HEAD.pack(VERSION, seq, count, round(at * 1e6))
+    except (error, ValueError, OverflowError):
+        return b""
     body = sha256(b"".join(commits)).digest()
-    return sha256(b"\x00" + head + kid + prev + body + state).digest() if head else b""
+    return sha256(b"\x00" + head + kid + prev + body + state).digest()
 
 
 def check_macs(keys: LogKeys, signers: Sequence[bytes], seal: Seal, seq: int) -> None:
@@ -388,14 +399,6 @@ def _read_tree(saved: str) -> Tree:
     size, _, roots = saved.partition(":")
     data = bytes.fromhex(roots)
     return Tree(int(size), [data[at : at + 32] for at in range(0, len(data), 32)])
-
-
-def _head(seq: int, count: int, at: float) -> bytes:
-    """Return the beginning of a header, or nothing if the numbers do not fit: then no seal matches."""
-    try:
-        return _HEAD.pack(VERSION, seq, count, round(at * 1e6))
-    except (error, ValueError, OverflowError):
-        return b""
 
 
 def _misfit(seq: int, count: int) -> StoreError:

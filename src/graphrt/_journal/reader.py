@@ -310,9 +310,10 @@ class Reader:
         return event
 
 
-def lacking(thread: str, seq: int) -> StoreError:
+def lacking(thread: str, seq: int, known: str | None = None) -> StoreError:
     """Return the error for the entry *seq*, which is missing: a record that should hold it is not there."""
-    return STORE_DAMAGED(problem=f"Thread {thread!r} lacks entry {seq} of its journal", thread=thread, seq=seq)
+    problem = f"Thread {thread!r} lacks entry {seq} of its journal"
+    return STORE_DAMAGED(problem=problem, thread=thread, seq=seq, known=known)
 
 
 def check_end(thread: str, seq: int, last: int, *, more: bool = False) -> None:
@@ -328,19 +329,11 @@ def check_end(thread: str, seq: int, last: int, *, more: bool = False) -> None:
     """
     if seq == last or (more and seq > last):
         return
+    known = f"{last} entries were written, the last one found is {seq}"
     if seq < last:
-        raise STORE_DAMAGED(
-            problem=f"Thread {thread!r} lacks entry {seq + 1} of its journal",
-            thread=thread,
-            seq=seq + 1,
-            known=f"{last} entries were written, the last one found is {seq}",
-        )
-    raise STORE_DAMAGED(
-        problem=f"Thread {thread!r} has entries after {last}, which was its last one",
-        thread=thread,
-        seq=seq + 1,
-        known=f"{last} entries were written, the last one found is {seq}",
-    )
+        raise lacking(thread, seq + 1, known)
+    problem = f"Thread {thread!r} has entries after {last}, which was its last one"
+    raise STORE_DAMAGED(problem=problem, thread=thread, seq=seq + 1, known=known)
 
 
 def _check_unsealed(seq: int, seal: bytes) -> None:
