@@ -57,7 +57,15 @@ def branching(most: int = 4) -> CompiledGraph[State, Any]:
     return g.compile()
 
 
-DIGITS = {"digit": [lambda state: {"topic": state.topic + "0"}, lambda state: {"topic": state.topic + "1"}]}
+def zero(state: State) -> dict[str, Any]:
+    return {"topic": state.topic + "0"}
+
+
+def one(state: State) -> dict[str, Any]:
+    return {"topic": state.topic + "1"}
+
+
+DIGITS = {"digit": [zero, one]}
 
 
 def test_graph_that_never_ends_is_found_at_the_bound() -> None:
@@ -109,7 +117,11 @@ def test_sleep_of_a_node_is_noted_in_sync_and_async_nodes() -> None:
 
 def test_node_that_keeps_values_between_runs_is_found() -> None:
     numbers = itertools.count()
-    found = explore_routes(line(first=nothing, odd=lambda _state: {"count": next(numbers)}), {}, alternatives={})
+
+    def odd(_state: State) -> dict[str, Any]:
+        return {"count": next(numbers)}
+
+    found = explore_routes(line(first=nothing, odd=odd), {}, alternatives={})
 
     (finding,) = found.findings
     assert finding.kind == "not-deterministic"
@@ -156,14 +168,20 @@ def test_input_that_does_not_fit_is_refused() -> None:
 
 
 def test_input_on_which_the_first_node_fails_is_a_finding() -> None:
-    found = explore_routes(line(first=lambda state: {"count": 1 // state.count}), {}, alternatives={})
+    def first(state: State) -> dict[str, Any]:
+        return {"count": 1 // state.count}
+
+    found = explore_routes(line(first=first), {}, alternatives={})
 
     (finding,) = found.findings
     assert (finding.kind, finding.case) == ("node-error", "START (failed)")
 
 
 def test_several_inputs_are_alternatives_of_start() -> None:
-    graph = line(first=lambda state: {"count": 10 // (state.count - 2)})
+    def first(state: State) -> dict[str, Any]:
+        return {"count": 10 // (state.count - 2)}
+
+    graph = line(first=first)
     (finding,) = explore_routes(graph, alternatives={START: [{"count": 1}, {"count": 2}, {"count": 3}]}).findings
 
     assert "the input is {'count': 2}" in finding.case
@@ -200,7 +218,11 @@ def test_answers_beyond_the_bound_are_said() -> None:
 
 def test_exception_in_a_predicate_is_reported_with_its_path() -> None:
     graph = line(first=nothing, last=nothing)
-    always = {"short": lambda state: 1 / (state.count - 2)}
+
+    def short(state: State) -> float:
+        return 1 / (state.count - 2)
+
+    always = {"short": short}
     found = explore_routes(graph, {}, alternatives={"first": [{"count": 1}, {"count": 2}]}, always=always)
 
     (finding,) = found.findings
@@ -217,19 +239,22 @@ def test_assertion_in_a_predicate_tells_its_message() -> None:
     assert found.findings[0].text.splitlines()[0] == "The predicate 'few' does not hold at every state: 2 is too many"
 
 
+IMPOSSIBLE: list[tuple[dict[str, Any], str | None]] = [
+    ({"frist": [{}]}, "Did you mean 'first'"),
+    ({"first": []}, "at least one"),
+    ({"first": {"count": 1}}, "a list, with one item"),
+    ({"first": [{"cuont": 1}]}, "'cuont', which is not a field"),
+    ({"first": [waits]}, "a function that does not wait"),
+    ({"first": ["done"]}, "expected an update"),
+    ({"first": [{"count": "many"}]}, "An alternative of node 'first' is impossible"),
+    ({"first": [Command(goto="nowhere")]}, "does not exist: 'nowhere'"),
+    ({"first": [Command(goto="last")]}, None),
+]
+
+
 @pytest.mark.parametrize(
     ("alternatives", "said"),
-    [
-        ({"frist": [{}]}, "Did you mean 'first'"),
-        ({"first": []}, "at least one"),
-        ({"first": {"count": 1}}, "a list, with one item"),
-        ({"first": [{"cuont": 1}]}, "'cuont', which is not a field"),
-        ({"first": [waits]}, "a function that does not wait"),
-        ({"first": ["done"]}, "what a node can return"),
-        ({"first": [{"count": "many"}]}, "An alternative of node 'first' is impossible"),
-        ({"first": [Command(goto="nowhere")]}, "'nowhere', which is not a node"),
-        ({"first": [Command(goto="last")]}, None),
-    ],
+    IMPOSSIBLE,
     ids=[
         "unknown node",
         "nothing",
@@ -390,7 +415,11 @@ def test_choices_that_do_not_matter_take_their_first_alternative() -> None:
             raise ValueError("c")
 
     graph = line(n1=nothing, n2=nothing, n3=nothing, last=last)
-    letters = [lambda state, letter=letter: {"topic": state.topic + letter} for letter in "abc"]
+
+    def adding(letter: str) -> Callable[[State], dict[str, Any]]:
+        return lambda state: {"topic": state.topic + letter}
+
+    letters = [adding(letter) for letter in "abc"]
     given = {"n1": letters, "n2": letters, "n3": letters}
 
     for most in (2_000, 30):

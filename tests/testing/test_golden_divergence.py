@@ -65,10 +65,10 @@ def test_a_failure_is_shown_with_its_error_and_what_came_next() -> None:
     found = golden_trace(record(research().with_nodes({"answer": fails}), {}))
     assert golden_divergence(expected, found) == (
         "First difference: superstep 3.\n"
-        "  expected  'answer' succeeded (task 3.0:answer)\n"
-        "  found     'answer' failed with ValueError: no sources (task 3.0:answer)\n"
-        "  expected then: superstep 3 ended; the run completed\n"
-        "  found then: the run failed with NodeError: Node 'answer' failed: ValueError: no sources"
+        "  expected  task-succeeded of 'answer' (task 3.0:answer)\n"
+        "  found     task-failed of 'answer' (task 3.0:answer): ValueError: no sources\n"
+        "  expected then: superstep-committed; run-completed\n"
+        "  found then: run-failed: NodeError: Node 'answer' failed: ValueError: no sources"
     )
 
 
@@ -76,7 +76,7 @@ def test_an_end_too_early_is_shown() -> None:
     run = record(asking(), {})
     assert golden_divergence(golden_trace(run.resume("yes")), golden_trace(run)) == (
         "First difference: superstep 2.\n"
-        "  expected  the run was continued\n"
+        "  expected  run-resumed\n"
         "  found     nothing more\n"
         "  expected then: interrupt-answered (2.0:review#key=review); answer-used (2.0:review#key=review)"
     )
@@ -99,7 +99,11 @@ def test_a_difference_in_a_long_text_shows_the_text_around_it() -> None:
 
 def test_a_longer_list_is_shown_with_its_lengths() -> None:
     graph = research()
-    longer = graph.with_nodes({"search": lambda state: {"notes": ["on tea", "and more"], "calls": 1}})
+
+    def search(state: State) -> dict[str, Any]:
+        return {"notes": ["on tea", "and more"], "calls": 1}
+
+    longer = graph.with_nodes({"search": search})
     assert golden_divergence(golden_trace(record(graph, {})), golden_trace(record(longer, {}))) == (
         "First difference: superstep 1, task-succeeded of 'search' (task 1.0:search).\n"
         "  update.notes[1]\n"
@@ -174,34 +178,34 @@ def test_a_missing_line_is_a_difference() -> None:
     lines = [line for line in text.splitlines() if '"task": "2.0:check"' not in line]
     assert golden_divergence("\n".join(lines), text) == (
         "First difference: superstep 2.\n"
-        "  expected  superstep 2 ended\n"
-        "  found     'check' succeeded (task 2.0:check)\n"
-        "  expected then: 'send' succeeded (task 3.0:send); superstep 3 ended\n"
-        "  found then: superstep 2 ended; 'send' succeeded (task 3.0:send)"
+        "  expected  superstep-committed\n"
+        "  found     task-succeeded of 'check' (task 2.0:check)\n"
+        "  expected then: task-succeeded of 'send' (task 3.0:send); superstep-committed\n"
+        "  found then: superstep-committed; task-succeeded of 'send' (task 3.0:send)"
     )
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        (lambda text: text[:200], "it is not valid JSON"),
-        (lambda text: f"<<<<<<< ours\n{text}", "it has the marks of a merge conflict"),
-        (lambda text: text.replace('"version": 1', '"version": 7'), "its version is 7"),
-        (lambda text: text.replace("golden trace", "trace"), 'it does not have "format"'),
-        (lambda text: "[]", 'it does not have "format"'),
-        (lambda text: "[" * 100_000, "it is"),
-        (lambda text: text.replace('"trace": [', '"traces": ['), "trace is not a list"),
-        (lambda text: text.replace('"superstep": 2, "events"', '"events"'), 'trace[2] is not a mapping with a "super'),
-        (lambda text: text.replace('"event": "run-started", ', ""), "trace[0].events[0] is not a mapping with an"),
-        (
-            lambda text: text.replace('"continues": 1', '"continues": 9'),
-            "a line of requests.writer continues request 9",
-        ),
-        (lambda text: text.replace('"messages": [', '"message": [', 1), "requests.writer[0].messages is not a list"),
-        (lambda text: text.replace('"requests": {', '"requests": 3, "x": {'), "requests is not a mapping"),
-        (lambda text: text.replace('"writer": [', '"writer": [1, '), "requests.writer[0] is not a mapping"),
-    ],
-)
+BAD_EDITS: list[tuple[Callable[[str], str], str]] = [
+    (lambda text: text[:200], "it is not valid JSON"),
+    (lambda text: f"{'<' * 7} ours\n{text}", "it has the marks of a merge conflict"),
+    (lambda text: text.replace('"version": 1', '"version": 7'), "its version is 7"),
+    (lambda text: text.replace("golden trace", "trace"), 'it does not have "format"'),
+    (lambda text: "[]", 'it does not have "format"'),
+    (lambda text: "[" * 100_000, "it is"),
+    (lambda text: text.replace('"trace": [', '"traces": ['), "trace is not a list"),
+    (lambda text: text.replace('"superstep": 2, "events"', '"events"'), 'trace[2] is not a mapping with a "super'),
+    (lambda text: text.replace('"event": "run-started", ', ""), "trace[0].events[0] is not a mapping with an"),
+    (
+        lambda text: text.replace('"continues": 1', '"continues": 9'),
+        "a line of requests.writer continues request 9",
+    ),
+    (lambda text: text.replace('"messages": [', '"message": [', 1), "requests.writer[0].messages is not a list"),
+    (lambda text: text.replace('"requests": {', '"requests": 3, "x": {'), "requests is not a mapping"),
+    (lambda text: text.replace('"writer": [', '"writer": [1, '), "requests.writer[0] is not a mapping"),
+]
+
+
+@pytest.mark.parametrize(("change", "told"), BAD_EDITS)
 def test_a_file_that_was_edited_badly_is_refused_with_the_reason(change: Callable[[str], str], told: str) -> None:
     text = reported(report())
     with pytest.raises(InputError) as raised:

@@ -7,7 +7,6 @@ from difflib import SequenceMatcher
 from typing import Any, Final, TypeAlias
 
 from graphrt.testing.golden._differences import Difference, first_difference, shown
-from graphrt.testing.golden._phrases import happened, place
 from graphrt.testing.golden._requests import as_json
 from graphrt.testing.golden.trace import Trace, read_trace
 
@@ -85,7 +84,7 @@ def _explained(
         difference = first_difference(event, other)
         if event["event"] in ("superstep-committed", "tasks-routed") and difference.path.startswith("next"):
             return _routed(number, event, other, nodes)
-        text = f"First difference: {place(number, event)}.\n{_indented(difference)}"
+        text = f"First difference: superstep {number}, {_what(event)}.\n{_indented(difference)}"
         return f"{text}\n    {_HINT}" if hint and difference.path.endswith("usage.input_tokens") else text
     number = min(side[0][0] for side in (wanted, got) if side)
     return "\n".join(
@@ -114,14 +113,28 @@ def _due(event: dict[str, Any]) -> str:
     return ", ".join(map(str, event.get("next", []))) or "nothing: the graph ends"
 
 
+def _what(event: dict[str, Any]) -> str:
+    """Return the kind of *event* and where it is."""
+    kind, task = event["event"], str(event.get("task", ""))
+    if task:
+        return f"{kind} of {task.rpartition('/')[2].partition(':')[2]!r} (task {task})"
+    return f"{kind} of the nested graph of {event['path']}" if "path" in event else kind
+
+
+def _happened(event: dict[str, Any]) -> str:
+    """Return what *event* says, as far as a few words can."""
+    about = next((f" ({event[name]})" for name in ("id", "key") if name in event), "")
+    return _what(event) + about + (f": {event['error']}: {event.get('message')}" if "error" in event else "")
+
+
 def _next(side: list[_Event]) -> str:
-    return happened(side[0][1]) if side else "nothing more"
+    return _happened(side[0][1]) if side else "nothing more"
 
 
 def _followed(name: str, side: list[_Event]) -> Iterator[str]:
     following = side[1 : 1 + _FOLLOWING]
     if following:
-        yield f"  {name} then: {'; '.join(happened(event) for _, event in following)}"
+        yield f"  {name} then: {'; '.join(_happened(event) for _, event in following)}"
 
 
 def _indented(difference: Difference) -> str:

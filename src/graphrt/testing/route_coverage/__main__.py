@@ -19,7 +19,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("data", nargs="+", type=Path, help="files that pytest --graphrt-cov wrote")
     parser.add_argument("--target", action="append", default=[], help="as for --graphrt-cov")
     parser.add_argument("--report", choices=sorted(reports.WRITERS), default="term", help="written to standard output")
-    parser.add_argument("--save", type=Path, help="file for the merged data")
     parser.add_argument(
         "--fail-under", type=float, default=0.0, metavar="PERCENT", help="as for --graphrt-cov-fail-under"
     )
@@ -31,8 +30,6 @@ def main(arguments: list[str] | None = None) -> int:
             if other := data.outdated(more) + more.outdated(data):
                 raise _of_another_version(path, other[0])
             data.merge(more)
-        if given.save is not None:
-            data.save(given.save)
         summary = summarise(data, given.target)
         if not summary.graphs:
             raise no_graph(

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from graphrt.commands import END, START, Command, Interrupt, Send, node_name
-from graphrt.errors import closest, names
+from graphrt.commands import END, START, Command, node_name
+from graphrt.errors import closest
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT, UNKNOWN_NODE_ASKED
-from graphrt.errors._codes.explorations import IMPOSSIBLE_ALTERNATIVE
 from graphrt.graph import CompiledGraph
 from graphrt.harness import FunctionModel, MockHarness
 from graphrt.testing.exploring._values import short
@@ -85,7 +84,8 @@ def read(
     """Check the alternatives of a call.
 
     Raises:
-        InputError: They name a node that is missing, or a target that is; or a list of them is empty.
+        InputError: They name a node that is missing, a list of them is empty, or one is an async function. What no node
+            can return is refused when it is taken.
     """
     given = {node_name(key): items for key, items in (alternatives or {}).items()}
     inputs = _listed(given.pop(START, [input]), "the input (START)")
@@ -115,8 +115,10 @@ def read(
                 asked.append(f"lists and Sends of {lists!r}: its labels were taken one at a time")
         else:
             checked[key] = _listed(items, f"node {key!r}")
-            for item in checked[key]:
-                _check_result(owner, key, item)
+            if waits := next((item for item in checked[key] if inspect.iscoroutinefunction(item)), None):
+                raise INVALID_ARGUMENT(
+                    argument=f"An alternative of node {key!r}", value=waits, wanted="a function that does not wait"
+                )
     if free and any(edge["from"] == "START" and edge["kind"] == "conditional" for edge in graph.topology()["edges"]):
         asked.append("labels of START: its router was asked as it is")
     return Alternatives(
@@ -147,42 +149,6 @@ def _paths(graph: Graph, above: str) -> Iterator[tuple[str, tuple[Graph, str]]]:
         nested = graph.nested.get(name)
         if nested is not None:
             yield from _paths(nested, f"{above}{name}/")
-
-
-def _check_result(graph: Graph, key: str, item: Any) -> None:
-    """Refuse what no node can return; values of fields are checked when they are written."""
-    if inspect.iscoroutinefunction(item):
-        raise INVALID_ARGUMENT(
-            argument=f"An alternative of node {key!r}", value=item, wanted="a function that does not wait"
-        )
-    if item is None or callable(item) or isinstance(item, BaseException | Interrupt):
-        return
-    if isinstance(item, Command):
-        command: Command[Any] = item  # pyright: ignore[reportUnknownVariableType]
-        wanted: Any = command.goto
-        for target in wanted if isinstance(wanted, list | tuple) else [wanted]:  # pyright: ignore[reportUnknownVariableType]
-            name: Any = target.node if isinstance(target, Send) else node_name(target)  # pyright: ignore[reportUnknownArgumentType]
-            if name is not None and name is not END and name not in graph.nodes:
-                raise IMPOSSIBLE_ALTERNATIVE(
-                    key=key, problem=f"it goes to {name!r}, which is not a node.", known=f"nodes {names(graph.nodes)}"
-                )
-        item = command.update
-    fields = graph.topology()["state"]
-    if isinstance(item, Mapping):
-        update: Mapping[Any, Any] = item  # pyright: ignore[reportUnknownVariableType]
-        unknown = [name for name in update if name not in fields]
-        if unknown:
-            raise IMPOSSIBLE_ALTERNATIVE(
-                key=key,
-                problem=f"it writes {unknown[0]!r}, which is not a field of the state.",
-                known=f"fields {names(fields)}",
-            )
-    elif isinstance(item, str | int | float | list | tuple | set):
-        raise INVALID_ARGUMENT(
-            argument=f"An alternative of node {key!r}",
-            value=item,
-            wanted="what a node can return: an update, None, a Command, an Interrupt; or an exception, or a function of the state",
-        )  # pyright: ignore[reportUnknownArgumentType]
 
 
 # -- nodes whose routers give each of their labels -----------------------------------------------------------------

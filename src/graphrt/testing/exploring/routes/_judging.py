@@ -113,11 +113,12 @@ def _refuse_impossible(kind: str, node: Any, error: Exception, plan: Plan) -> No
     """Raise what is the fault of an alternative: a value that the state refuses, or a target that is not declared."""
     if kind not in {"bad-update", "wrong-route"}:
         return
-    last = next((one for one in reversed(plan.chooser.made) if one.kind == "node" and one.name == node), None)
+    chosen = (one for one in reversed(plan.chooser.made) if one.kind == "node" and one.name.split("/")[-1] == node)
+    last = next(chosen, None)
     if last is not None and not callable(last.value) and getattr(error, "code", "") != "route-failed":
         routed = kind == "wrong-route" and getattr(error, "code", "") not in {"unknown-target", "undeclared-goto"}
         if not routed:
-            raise IMPOSSIBLE_ALTERNATIVE(key=node, problem=f"{last.said}. {told(error)}") from error
+            raise IMPOSSIBLE_ALTERNATIVE(key=last.name, problem=f"{last.said}. {told(error)}") from error
 
 
 def slip(label: Any, labels: list[str], nodes: tuple[str, ...], target: str) -> str | None:

@@ -68,8 +68,8 @@ def explore_routes(
         The exploration; each kind of finding at each place once, with the shortest path that was found.
 
     Raises:
-        InputError: *graph* is not compiled, alternatives name what is missing or are impossible, or the input does not
-            fit: nothing ran.
+        InputError: *graph* is not compiled, alternatives name what is missing, or the input does not fit: nothing ran.
+            Or a path takes an alternative that no node can return.
     """
     if not isinstance(graph, CompiledGraph):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise INVALID_ARGUMENT(argument="The graph for explore_routes()", value=graph, wanted="what compile() returned")
