@@ -170,7 +170,7 @@ class GraphTool:
             told = self._told(result)
             if paused is None:
                 raise _Ended(told)
-            read = to_result(told, tool=self.spec.name, policy=self.policy)
+            read = to_result(told, tool=self.spec.name)
             return {"text": read.text, "error": read.error}
 
         refused = ""  # why the graph took none of the last answers; asked again with that, under another key

@@ -29,6 +29,7 @@ from graphrt._drivers.node_effects import EffectKind, perform_async
 from graphrt._drivers.remembered_calls import Call
 from graphrt._engine.fold import FoldError, applied, fold
 from graphrt._engine.model_calls import ModelCall
+from graphrt._engine.open_interrupt import SIGNAL
 from graphrt._engine.redacting import redacted_update
 from graphrt._engine.route import Router
 from graphrt._engine.spending import spending
@@ -49,10 +50,12 @@ from graphrt.harness._harness_checks import check_harness
 from graphrt.harness.agent._bound_harness import BoundHarness
 from graphrt.harness.agent._host import (
     GRANTED,
+    NO_SIGNAL,
     Billed,
     CutOff,
     Granted,
     Held,
+    Question,
     Recalled,
     Released,
     Replied,
@@ -72,7 +75,7 @@ if TYPE_CHECKING:
     from graphrt._engine.model_calls import ModelEvent
     from graphrt._engine.run_state import RunState
     from graphrt._usage.budget import Budget
-    from graphrt.harness.agent._host import Fact, Question
+    from graphrt.harness.agent._host import Fact
     from graphrt.harness.protocol import ModelResponse
     from graphrt.harness.tools.protocol import Tool
 
@@ -347,6 +350,36 @@ class TaskHost:
         known.sort(key=lambda one: self._asked.get(one.key, ()))  # those of earlier executions stay in front
         raise pause
 
+    async def receive(self, name: str, path: str, calls: int, nth: int) -> Any:
+        """Return the value of the next signal *name*, or NO_SIGNAL if none is waiting; pause to receive one (R22)."""
+        self.check()
+        scope, task = self._scope, self._task
+        question = Question(key=f"signal/{path}{calls}.{nth}", payload=name, kind=SIGNAL)
+        asked = f"key={question.key}"
+        look = scope.control.look
+        if scope.recorded is not None:
+            known = scope.recorded.receives(task, asked)
+            if known and look is not None:
+                look()
+        else:
+            interrupts = () if task.extra is None else task.extra.interrupts
+            known = any(one.base == asked for one in interrupts)  # by an earlier execution
+            # What an earlier execution has done comes first, as it did it: else replies that it paid would be lost.
+            if not known and look is not None and sum(_is_call(key, path) for key in self.replies) <= calls:
+                await call_store(scope, look)
+                known = self._is_waiting(name)
+        return self.ask([question])[0] if known else NO_SIGNAL
+
+    def _is_waiting(self, name: str) -> bool:
+        """Return whether more signals *name* have come than tasks of the run have asked for."""
+        root = self._scope.root
+        if root is None:
+            return False
+        letters = [one.told["name"] for one in list(self._scope.control.letters) if one.what == "signal"]
+        came = [*letters, *(signal[1] for signal in root.signals)].count(name)
+        open_ = [one for one in list(root.questions.values()) if one.open and one.kind == SIGNAL]
+        return came > [one.payload for one in open_].count(name)
+
     def harness(self) -> BoundHarness[Any]:
         """Return the run's harness, bound to the task, with the tools that the node names, or the default ones."""
         harness = self._scope.harness
@@ -512,6 +545,11 @@ def _asks_anew(error: Exception) -> bool:
         return False
     # `bad-output`: the reply itself does not have the required form.
     return not isinstance(error, HarnessError) or error.code == "bad-output"
+
+
+def _is_call(key: str, path: str) -> bool:
+    """Return whether *key* is that of a model call of the agent run *path*, and not of an agent below it."""
+    return key.startswith(path) and "/" not in key[len(path) :]
 
 
 def held_event(task: Task, call: ModelCall) -> dict[str, ModelEvent]:

@@ -42,6 +42,10 @@ class Recorded(Protocol):
         """Return the payload of the *question* about an unknown outcome, at this point of the log or later; else None."""
         ...
 
+    def receives(self, task: Task, question: str) -> bool:
+        """Return whether the task receives a signal by *question* in the log. A live run asks only if one is waiting."""
+        ...
+
     def abandoned(self) -> tuple[int, Mapping[str, Any]] | None:
         """Return the superstep that the log abandons next, and the partial messages in it; None if there is no more."""
         ...

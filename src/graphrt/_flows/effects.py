@@ -161,7 +161,7 @@ class Control:
 
     # fmt: off
     __slots__ = (
-        "check_claim", "ends", "failures", "followed", "halt", "handing_over", "letters", "live", "on_halt", "queues",
+        "check_claim", "ends", "failures", "followed", "halt", "handing_over", "letters", "live", "look", "on_halt", "queues",
         "settled", "watched",
     )
     # fmt: on
@@ -181,6 +181,9 @@ class Control:
         waits and removes it afterwards; it then looks at `halt` once more, which may have been set before."""
         self.letters: deque[Letter] = NO_LETTERS
         """Signals and answers that have arrived while the run goes on, and that it has not taken yet (R22)."""
+        self.look: Callable[[], None] | None = None
+        """Looks for mail in the store at once, for agents that take signals between two calls; others are given mail
+        when it is found. None for a run that can get none."""
         self.settled: tuple[int, ...] = ()
         """Places (numbers in the store) of letters that the last commit of the run deletes: requests to cancel."""
         self.watched: bool = False

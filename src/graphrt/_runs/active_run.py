@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 _following = FreshLock()
 """Guards the change between a run that is followed and one that is not, for all runs: it is taken rarely."""
+_delivering = FreshLock()
+"""Guards which letters a run has seen: the worker thread of `mail_watch` and an agent may find one at once."""
 _OVER = frozenset({"completed", "failed", "cancelled"})
 """Statuses of a thread whose last run has ended."""
 
@@ -178,6 +180,7 @@ class ActiveRun:
                 if engine.parent is not None and claim.head.status in _OVER:  # a new run of a child thread (R24)
                     self._pass_over_cancels(store.query(MailFilter(thread=claim.thread)))
                 self.control.letters = deque()
+                self.control.look = lambda: self._deliver(store.query(MailFilter(thread=claim.thread)))
                 mail_watch.watch_of(store).add(claim.thread, self._deliver, self._show)
                 # Tasks of queues are left to Workers, which find them by an index.
                 self.control.queues = "labels" in store.offers
@@ -193,16 +196,16 @@ class ActiveRun:
                 self.control.settled = (*self.control.settled, letter.place)
 
     def _deliver(self, stored: Sequence[MailMessage]) -> None:
-        """Take note of mail that waits for the thread; called by the worker thread of `mail_watch`, which looks for it.
+        """Take note of mail that waits for the thread: called by the worker thread of `mail_watch`, and by an agent.
 
         A request to cancel has the epoch (number) of the claim that it is about, or None from a parent: for any run.
         """
         control, claim = self.control, self.claim
         assert claim is not None  # noqa: S101 - only threads get mail
-        for letter in stored:
-            if letter.place in self._seen:
-                continue
-            self._seen |= {letter.place}
+        with _delivering:
+            unseen = [letter for letter in stored if letter.place not in self._seen]
+            self._seen |= {letter.place for letter in unseen}
+        for letter in unseen:
             mail = letters.read(self.engine.plan.codec, letter, claim.thread)
             if mail.what == "cancel":
                 control.settled = (*control.settled, letter.place)  # the last commit of the run deletes these

@@ -51,6 +51,8 @@ class _LogOfTask:
         """Effects that a person was asked about, as a crash had left their outcome unknown; places of the questions."""
         self.changed: dict[str, int] = {}
         """Keys of the questions about effects whose arguments had changed; places of the questions."""
+        self.signals: dict[str, int] = {}
+        """Keys of the questions by which the task receives signals, and the place of each."""
         self.ended = False
         """Whether the task succeeded or failed for good."""
         self.places: dict[str | ModelCall, int] = {}
@@ -68,6 +70,11 @@ class Recordings:
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.at = 0
         """Number of entries that the second execution has repeated so far; `reexecution` sets it."""
+        self.post: Callable[[events.SignalReceived], Any] | None = None
+        """Sends a signal to the thread of the second execution; `reexecution` sets it."""
+        self._posted: set[str] = set()
+        """Ids of the signals that `post` was called with."""
+        self._entries = entries
         self.unanswered: list[UnansweredCall] = []
         """Calls that the log has neither an answer nor a failure for."""
         self._tasks: dict[str, _LogOfTask] = {}
@@ -109,6 +116,8 @@ class Recordings:
                 # effect's key may have a colon itself, so both readings are noted; one of them is never asked for.
                 log.unknown[event.key.removeprefix("key=").removeprefix("effect=").rpartition(":")[0]] = place
                 log.unknown[event.key.removeprefix("key=").removeprefix("effect=")] = place
+            case events.InterruptRaised() if event.kind == "signal":
+                log.signals.setdefault(event.key, place)
             case events.TaskSucceeded():
                 log.ended = True
             case _:
@@ -134,6 +143,20 @@ class Recordings:
     def arguments(self, task: Task) -> Mapping[str, Any]:
         """Return the arguments of the effects of *task* by key."""
         return {key: event.arguments for key, event in self._log_of(task).effects.items()}
+
+    def receives(self, task: Task, question: str) -> bool:
+        """Return whether the task receives a signal by *question* in the log; then post the signals that came by then."""
+        place = self._log_of(task).signals.get(question)
+        if place is None:
+            return False
+        for entry in self._entries[place:]:
+            event = entry.event
+            if isinstance(event, (events.SignalTaken, events.RunInterrupted)):  # later ones are sent by the verbs
+                break
+            if isinstance(event, events.SignalReceived) and event.id not in self._posted and self.post is not None:
+                self._posted.add(event.id)
+                self.post(event)
+        return True
 
     def asked(self, task: Task, question: str) -> Any:
         """Return the payload with which the log asks *question*, further on; None if it does not."""

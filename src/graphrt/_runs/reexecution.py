@@ -294,6 +294,7 @@ class _Second:
             kept=KeptStates(),
             migrations=(),  # the last one was taken over
         )
+        self.recorded.post = lambda event: mail.signal(self._config, thread, event.name, event.value, event.id)
         self._skip()
 
     @property

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from graphrt import Runtime
 from graphrt.errors import NodeError, TransientModelError
-from graphrt.harness import Agent, TokenTracker, ToolContext, tool
+from graphrt.harness import Agent, AgentLimits, TokenTracker, ToolCall, ToolContext, tool
 from graphrt.limits import RetryPolicy
 from graphrt.stores import MemoryStore
 
@@ -92,13 +92,19 @@ class World:
         return [tool(name=name, approval=name in asked)(act) for name in ("ok", "fails", *asked)]
 
     def agent(self, **options: Any) -> Agent:
-        return Agent(self.model, tools=self.tools(), retry=RetryPolicy(attempts=1), **options)
+        return Agent(
+            self.model, tools=self.tools(), retry=RetryPolicy(attempts=1), limits=AgentLimits(repeats=None), **options
+        )
+
+
+def _approves(one: ToolCall) -> bool:
+    return one.name == "asks"
 
 
 def alone(script: Script) -> tuple[Any, Counter[tuple[str, int]]]:
     """What it comes to when nothing happens."""
     world = World(Script(script.turns, {}, script.nodes))
-    reply = asyncio.run(world.agent(approve=lambda one: one.name == "asks").run("go"))
+    reply = asyncio.run(world.agent(approve=_approves).run("go"))
     return [said.text for said in reply.messages], world.done
 
 
@@ -134,7 +140,7 @@ def lives(world: World) -> tuple[Any, TokenTracker]:
 
 
 @given(scripts)
-def test_breaks_and_restarts_change_nothing(script):
+def test_breaks_and_restarts_change_nothing(script: Script) -> None:
     texts, done = alone(script)
     world = World(script)
 

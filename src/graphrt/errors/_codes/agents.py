@@ -24,6 +24,13 @@ AGENT_LIMIT = ErrorCode(
     fix='Raise AgentLimits({option}=...), or use on_limit="stop" to go on with what there is.',
 )
 
+REPEATED = AGENT_LIMIT.variant(
+    "The model of agent {name!r} repeated {subject}, although it was told not to.",
+    known="repeats={limit}, {models:count model call}, {tools:count tool call}, {messages_made:count message}",
+    fix="Read the conversation, `error.messages`: the tool, its description or the instructions mislead the model. "
+    'AgentLimits({option}=...) allows more, and on_limit="stop" goes on with what there is.',
+)
+
 BAD_APPROVAL = ErrorCode(
     "bad-approval",
     InputError,

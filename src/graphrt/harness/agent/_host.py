@@ -31,6 +31,7 @@ _WARNED: Final[set[str]] = set()
 
 __all__ = [
     "GRANTED",
+    "NO_SIGNAL",
     "Billed",
     "Composed",
     "CutOff",
@@ -156,6 +157,10 @@ GRANTED: Final = object()
 """The answer to a question about a budget to which the person's answer was added before."""
 
 
+NO_SIGNAL: Final = object()
+"""What `Host.receive` returns if no signal is waiting."""
+
+
 class Host(Protocol):
     """The surroundings of all agents that work for one task: the facts about it, and what it does for them."""
 
@@ -236,6 +241,20 @@ class Host(Protocol):
         """Return the answers to *questions*, in their order; the task pauses until all are there.
 
         The answer to a question about a budget is `GRANTED` if it was recorded as a `Granted`.
+        """
+        ...
+
+    async def receive(self, name: str, path: str, calls: int, nth: int) -> Any:
+        """Return the value of the next signal *name* of the thread, or NO_SIGNAL if none is waiting.
+
+        If one is waiting, the task pauses to receive it, and runs again at once. After a restart, signals are received
+        where they were before, and new ones after the last recorded reply.
+
+        Args:
+            name: Name of the signal.
+            path: Path of the agent run.
+            calls: Number of model calls that the run has made: the place at which the signal is received.
+            nth: Number of the signal at this place, from 1.
         """
         ...
 
@@ -346,6 +365,10 @@ class StandaloneHost:
             payload=questions[0].payload,
             instead='Raise the budget or use on_exceeded="stop"' if of_budget else "Give the agent approve=",
         )
+
+    async def receive(self, name: str, path: str, calls: int, nth: int) -> Any:  # noqa: ARG002
+        """Return NO_SIGNAL: without a thread there are no signals."""
+        return NO_SIGNAL
 
     def show(self, item: Any) -> None:
         """Show *item* among the agent's own items."""

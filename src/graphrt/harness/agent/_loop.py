@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt.errors import BadResponseError
-from graphrt.errors._codes.agents import AGENT_LIMIT, ANSWER_CUT_OFF
+from graphrt.errors._codes.agents import AGENT_LIMIT, ANSWER_CUT_OFF, REPEATED
 from graphrt.events import Usage
 from graphrt.harness._output.exchange import misfit
 from graphrt.harness._output.form import OutputForm
+from graphrt.harness.agent._repeats import Repeats
 from graphrt.harness.agent.limits import AgentLimits
 from graphrt.harness.agent.middleware import ModelCall
 from graphrt.harness.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
@@ -19,6 +20,7 @@ from graphrt.harness.protocol import ROUTED, AgentReply, ModelResponse
 from graphrt.harness.request import ModelRequest
 
 if TYPE_CHECKING:
+    from graphrt.harness.agent._signals import Signals
     from graphrt.harness.agent._tool_calls import Tooling
 
 __all__ = ["Loop"]
@@ -51,12 +53,18 @@ class Loop:
     """Usage of each model call so far; the caller appends to it."""
     below: Sequence[Usage]
     """Usage of sub-agents and failed calls so far; the caller appends to it."""
+    signals: Signals | None
+    """What the agent takes from outside between its calls; None if it takes nothing."""
+    repeats: Repeats
+    """What the model repeats in vain."""
     goto: Sequence[Any] | None = None
     """Where a tool led, which ended the run: targets that replace the edges of the node; None if none did."""
     _messages: list[Message] = field(default_factory=list["Message"])
     """The conversation so far."""
     _models: int = 0
     _tools: int = 0
+    _repaired: bool = False
+    """Whether the model was told that its answer does not have the required form."""
     _counted: int = 0
     """How many items of `took` are part of `_usage` already."""
     _usage: Usage | None = None
@@ -72,41 +80,78 @@ class Loop:
             HarnessError: A call failed.
         """
         self._say(*self.request.messages)
-        repaired = False
+        await self._take_signals()
         while True:
             if self._models >= self.limits.model_calls:
                 return self.stopped("model_calls")
-            self._models += 1
-            response = self._unique(await self.ask(replace(self.request, messages=self.said)))
-            self._count(response.usage)
-            self._say(response.message)
-            if response.tool_calls and response.finish_reason in _CUT:
-                self._say(*self._cut_calls(response))
+            response = await self._asked()
+            if not response.tool_calls:
+                reply = await self._answer(response)
+                if reply is not None:
+                    return reply
                 continue
-            if response.tool_calls:
-                if self._tools + len(response.tool_calls) > self.limits.tool_calls:
-                    return self.stopped("tool_calls")
-                self._tools += len(response.tool_calls)
-                turn = await self.tooling.turn(response.tool_calls)
-                self._say(*turn.messages)
-                if turn.goto is None:
-                    continue
-                self.goto = turn.goto
+            limit = await self._turn(response)
+            if self.goto is not None:
                 return replace(self._reply(response), tool_calls=(), finish_reason="tool_calls", stopped=ROUTED)
-            if response.finish_reason == "length":
-                self._cut_off(f"The answer of agent {self.name!r}")
-            if self.form is None:
-                return self._reply(response)
+            if limit is not None:
+                return self.stopped(limit)
+            await self._take_signals()
+
+    async def _asked(self) -> ModelResponse:
+        """Return the model's response to the conversation so far, which is part of the conversation then."""
+        self._models += 1
+        tools = (*self.request.tools, *self.tooling.long_results.specs)
+        response = self._unique(await self.ask(replace(self.request, messages=self.said, tools=tools)))
+        self._count(response.usage)
+        self._say(response.message)
+        return response
+
+    async def _turn(self, response: ModelResponse) -> str | None:
+        """Make the tool calls of *response*; return the name of the limit that ends the run, or None.
+
+        Where a tool led is `goto` then, and ends the run as well.
+        """
+        calls = response.tool_calls
+        if response.finish_reason in _CUT:
+            results = self._cut_calls(response)
+        elif self._tools + len(calls) > self.limits.tool_calls:
+            return "tool_calls"
+        else:
+            self._tools += len(calls)
+            turn = await self.tooling.turn(calls)
+            results, self.goto = turn.messages, turn.goto
+        self._say(*self.repeats.of_calls(calls, results))
+        return None if self.repeats.beyond is None else "repeats"
+
+    async def _answer(self, response: ModelResponse) -> AgentReply | None:
+        """Return the reply of a run that ends with *response*; None if the model is asked once more.
+
+        Raises:
+            BadResponseError: It does not have the required form, and neither had the answer before.
+        """
+        if response.finish_reason == "length":
+            self._cut_off(f"The answer of agent {self.name!r}")
+        output: Any = None
+        if self.form is not None:
             try:
-                return self._reply(response, self.form.read(response.text))
+                output = self.form.read(response.text)
             except ValueError as error:
                 problem = str(error)
-            if repaired:
-                raise self._misfit(problem, response)
-            repaired = True
-            self._say(
-                UserMessage(text=f"Your answer does not have the form that was asked for: {problem}. Answer again.")
-            )
+                if self._repaired:
+                    raise self._misfit(problem, response) from None
+                self._repaired = True
+                text = f"Your answer does not have the form that was asked for: {problem}. Answer again."
+                self._say(UserMessage(text=text))
+                return None
+        if await self._take_signals():  # what came while the model answered is not lost
+            return None
+        return self._reply(response, output)
+
+    async def _take_signals(self) -> bool:
+        """Add to the conversation what was sent to the agent since it looked last; return whether there was anything."""
+        taken = [] if self.signals is None else await self.signals.taken()
+        self._say(*taken)
+        return bool(taken)
 
     @property
     def said(self) -> tuple[Message, ...]:
@@ -147,13 +192,25 @@ class Loop:
         """
         bound = getattr(self.limits, limit)
         if self.limits.on_limit == "raise":
+            subject, made = self.repeats.beyond, len(self.said)
+            if subject is not None:
+                raise REPEATED(
+                    subject=subject,
+                    name=self.name,
+                    option=limit,
+                    limit=bound,
+                    models=self._models,
+                    tools=self._tools,
+                    messages_made=made,
+                    messages=self.said,
+                )
             raise AGENT_LIMIT(
                 name=self.name,
                 option=limit,
                 limit=bound,
                 models=self._models,
                 tools=self._tools,
-                messages_made=len(self.said),
+                messages_made=made,
                 messages=self.said,
             )
         last = next((said for said in reversed(self.said) if isinstance(said, AssistantMessage)), AssistantMessage())

@@ -139,7 +139,7 @@ class Caller:
         cache: Cache of responses; None for none.
     """
 
-    __slots__ = ("_ask", "_asked", "_counts", "_keyed", "_models", "_place", "remembered", "took")
+    __slots__ = ("_ask", "_counts", "_keyed", "_models", "_place", "asked", "remembered", "took")
 
     def __init__(
         self, models: tuple[ChatModel, ...], place: Place, *, retry: RetryPolicy, cache: ResponseCache | None
@@ -155,7 +155,8 @@ class Caller:
         self._place = place
         self._keyed = host.records or cache is not None  # digests took a third of a turn's time
         self._counts: dict[str, int] = {}
-        self._asked = 0
+        self.asked: int = 0
+        """Number of calls so far, those of middleware included."""
         self.remembered: bool = False
         """Whether the last response was recorded by an earlier execution of the task, perhaps with older tools."""
         self.took: list[Usage] = []
@@ -164,11 +165,11 @@ class Caller:
     async def ask(self, request: ModelRequest) -> ModelResponse:
         """Return a model's response to *request*, remembered, cached or new."""
         place, emit = self._place, self._place.emit
-        self._asked += 1
+        self.asked += 1
         digest = of_request(request) if self._keyed else ""
         # The same request may come several times in a run: the number tells the calls apart.
         count = self._counts[digest] = self._counts.get(digest, 0) + 1
-        call = PendingCall(request, f"{place.path}{digest}#{count}", digest=digest, number=self._asked)
+        call = PendingCall(request, f"{place.path}{digest}#{count}", digest=digest, number=self.asked)
         try:
             response = await self._ask(call)
         finally:

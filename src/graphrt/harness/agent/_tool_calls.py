@@ -41,10 +41,11 @@ from graphrt.errors._codes.nodes import DIFFERENT_GOTOS, UNDECLARED_GOTO_OF_TOOL
 from graphrt.errors._codes.threads import INTERRUPT_NEEDS_THREAD
 from graphrt.harness.agent._digest import of_arguments
 from graphrt.harness.agent._host import Composed, Place, Question, number
+from graphrt.harness.agent._long_results import LongResults
 from graphrt.harness.agent.events import ToolEnded, ToolStarted
 from graphrt.harness.agent.middleware import TOOL_RENAMED, LayerError, Middleware, around_tool
 from graphrt.harness.messages import ToolCall, ToolMessage
-from graphrt.harness.tools.protocol import Tool, ToolContext, ToolPolicy, ToolResult
+from graphrt.harness.tools.protocol import Tool, ToolContext
 from graphrt.harness.tools.results import DONE, ToolCommandError, to_result
 
 if TYPE_CHECKING:
@@ -57,8 +58,6 @@ OnBadCall: TypeAlias = Literal["return", "raise"]
 """Reaction to a call that cannot be made: tell the model, or raise."""
 Approve: TypeAlias = Callable[[ToolCall], Awaitable[bool] | bool]
 """Decides about a tool call that needs approval."""
-_UNCUT: Final = ToolPolicy()
-"""A policy that does not cut results: a ToolResult says itself what the model reads."""
 _PASSING: Final = (
     StoreError,
     BudgetExceededError,
@@ -122,7 +121,9 @@ class Tooling:
     """Executes the tool calls of one run of an agent."""
 
     registry: ToolRegistry
-    """The tools that the run offers."""
+    """The tools that the run offers, without the one that reads long results."""
+    long_results: LongResults
+    """Results that are too long for the model, and the tool that reads them."""
     place: Place
     """Place of the run among the others; its `emit` receives events."""
     layers: Sequence[Middleware]
@@ -161,7 +162,9 @@ class Tooling:
                 routed.append((call.name, result.goto))
             if not isinstance(one, Ready):
                 self._show(call, result.text)
-            text = as_read(call, one, result.text) if isinstance(one, Ready) else result.text
+            text = result.text
+            if isinstance(one, Ready):
+                text = as_read(call, one, self.long_results.shown(text, one.tool))
             messages.append(ToolMessage(tool_call_id=call.id, text=text, error=result.error))
         return Turn(messages, _only_goto(routed))
 
@@ -186,11 +189,12 @@ class Tooling:
             ToolError: It does not, and the agent's policy is to raise.
             ScriptError: A scripted model calls the tool with arguments that it does not accept (`script-wrong-call`).
         """
-        tool = self.registry.get(call.name) if call.name in self.registry else None
+        offered = {tool.spec.name: tool for tool in (*self.registry, *self.long_results.tools)}
+        tool = offered.get(call.name)
         if tool is None:
-            guess = closest(call.name, self.registry.names)
+            guess = closest(call.name, offered)
             hint = f" Did you mean {guess!r}?" if guess else ""
-            known = names(self.registry.names) or "none"
+            known = names(offered) or "none"
             if self.unknown == "raise":
                 raise TOOL_NOT_OFFERED(tool=call.name, offered=known)
             return Done(text=f"There is no tool {call.name!r}.{hint} The tools are: {known}.", error=True)
@@ -415,7 +419,7 @@ def _read(one: Ready, returned: Any) -> tuple[Command[Any] | None, Done]:
     if isinstance(returned, Command) and (policy.writes or policy.goto):
         command = given
         returned = DONE if command.result is None else command.result
-    told = to_result(returned, tool=one.call.name, policy=_UNCUT if isinstance(returned, ToolResult) else policy)
+    told = to_result(returned, tool=one.call.name)
     return command, Done(text=told.text, error=told.error, value=told.value)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack, final, overl
 from graphrt._ambient import inside, running_context, surroundings
 from graphrt._arguments import checked_function, checked_type
 from graphrt._usage.budget import Budget
+from graphrt.commands import check_signal_name
 from graphrt.errors import ScriptError
 from graphrt.errors._codes.agents import NESTED_TOO_DEEP, STREAM_INSIDE
 from graphrt.harness._output.exchange import without_words
@@ -26,9 +27,12 @@ from graphrt.harness.agent._arguments import (
 )
 from graphrt.harness.agent._digest import as_known, of_run
 from graphrt.harness.agent._host import Host, Place, StandaloneHost, number, warn_unseen
+from graphrt.harness.agent._long_results import LongResults
 from graphrt.harness.agent._loop import Loop
 from graphrt.harness.agent._model_calls import Caller
+from graphrt.harness.agent._repeats import Repeats
 from graphrt.harness.agent._replacements import Override, models_of, tools_of
+from graphrt.harness.agent._signals import Signals
 from graphrt.harness.agent._stream import shown, watched
 from graphrt.harness.agent._sync import wait_for
 from graphrt.harness.agent._tool_calls import Approve, OnBadCall, Tooling
@@ -66,6 +70,7 @@ class AgentOptions(TypedDict, total=False):
     temperature: float | None
     options: Mapping[str, Any] | None
     sinks: Sequence[EventSink]
+    signal: str | None
 
 
 class AgentRunOptions(TranscribedOptions, total=False):
@@ -113,6 +118,8 @@ class Agent(Generic[OutputT_co]):
         temperature: Passed to the model.
         options: Further options that only this provider understands.
         sinks: Receive the items and events of the agent, in order.
+        signal: Name of the signals (`Runtime.signal`) that the agent takes between two model calls, in a graph on a
+            thread: a text joins the conversation, and `{"pause": why}` pauses the thread. None: it takes none.
 
     Raises:
         InputError: An argument is invalid.
@@ -147,6 +154,7 @@ class Agent(Generic[OutputT_co]):
         temperature: float | None = None,
         options: Mapping[str, Any] | None = None,
         sinks: Sequence[EventSink] = (),
+        signal: str | None = None,
     ) -> None:
         self.models: Final[tuple[ChatModel, ...]] = (checked_model(model), *checked_fallbacks(fallbacks))
         """The model, then its fallbacks: 1..n."""
@@ -170,6 +178,7 @@ class Agent(Generic[OutputT_co]):
             "options": options,
         }
         self._sinks = checked_sinks(sinks)
+        self._signal = None if signal is None else check_signal_name(signal)
         ModelRequest.build("check", self._defaults)  # refuses bad defaults here, and not at the first run
 
     @overload
@@ -344,6 +353,7 @@ class Agent(Generic[OutputT_co]):
         caller = Caller(models, place, retry=self._retry, cache=self._cache)
         tooling = Tooling(
             tools,
+            LongResults(self.limits.result_chars, tools.names),
             place,
             layers=self._layers,
             unknown=self._unknown,
@@ -368,6 +378,10 @@ class Agent(Generic[OutputT_co]):
                     took=caller.took,
                     below=place.took,
                     name=self.name,
+                    signals=None
+                    if self._signal is None
+                    else Signals(host, self._signal, place.path, self.name, caller),
+                    repeats=Repeats(self.limits.repeats),
                 )
                 return await ended(self._layers, await self._in_time(loop))
         except Exception as error:

@@ -70,7 +70,8 @@ class ToolEnded:
     call: ToolCall
     """The call with the arguments that middleware may have changed; after a restart, the model's own call."""
     text: str
-    """The result for the model; the name of the error's class if the tool raised one that ends the run."""
+    """The whole result, of which the model is sent a part if it is long; the name of the error's class if the tool
+    raised one that ends the run."""
     error: bool = False
     """Whether the call failed."""
     value: Any = None

@@ -31,6 +31,12 @@ class AgentLimits:
         on_length: What happens to a reply that `max_tokens` cut off. Its tool calls are never made. "return" returns an
             answer with a `finish_reason` of "length", tells the model that its calls were not made, and logs a warning
             (logger `graphrt.harness`); "raise" raises AgentLimitError (`answer-cut-off`).
+        repeats: How often the model may repeat a tool call that failed, or an answer that was refused, 0 or more. It is
+            told at each repeat; one more ends the run. Calls are the same if tool and arguments are, in any order of the
+            keys. None: no limit.
+        result_chars: Most characters of a tool result that the model is sent, 1 or more. It reads the rest with a tool
+            that is offered then, `read_result`; the journal has the whole result. `ToolPolicy.max_result_chars` wins.
+            None: no limit.
 
     Raises:
         InputError: A limit is not a number, or is too small (`bad-limit`).
@@ -42,6 +48,8 @@ class AgentLimits:
     seconds: float | None = None
     on_limit: OnLimit = "raise"
     on_length: OnLength = "return"
+    repeats: int | None = 1
+    result_chars: int | None = 40_000
 
     def __post_init__(self) -> None:
         problems = list(self._problems())
@@ -58,6 +66,8 @@ class AgentLimits:
             number_problem("tool_calls", self.tool_calls, optional=False),
             number_problem("depth", self.depth, optional=False),
             number_problem("seconds", self.seconds, optional=True, seconds=True),
+            number_problem("repeats", self.repeats, optional=True),
+            number_problem("result_chars", self.result_chars, optional=True, least=1),
         )
         yield from (problem for problem in found if problem)
         on_limit: Any = self.on_limit

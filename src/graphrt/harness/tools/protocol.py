@@ -47,7 +47,7 @@ class ToolPolicy:
     approval: bool | Callable[[Mapping[str, Any]], bool | Awaitable[bool]] = False
     """Whether a person must approve each call. A function, sync or async, decides it by the validated arguments."""
     max_result_chars: int | None = None
-    """Most characters of a result that the model is shown; a note says how many were cut. None: no limit."""
+    """Most characters of a result that the model is sent; it can read the rest. None: `AgentLimits.result_chars`."""
     reads: tuple[str, ...] = ()
     """Fields of the graph's state that the tool reads, as `ToolContext.state`."""
     writes: tuple[str, ...] = ()

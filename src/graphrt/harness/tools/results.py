@@ -1,12 +1,12 @@
 """Conversion of a tool's return value to the text that the model reads.
 
-Strings stay as they are, and everything else becomes JSON. Results are cut only if the policy says so. The result of
-a `Command` is read in the same way; its update and its targets are checked where the agent runs. No tool is called here.
+Strings stay as they are, and everything else becomes JSON. How much of a long text the model is sent is decided where
+it is sent (`agent._long_results`). The result of a `Command` is read in the same way; its update and its targets are
+checked where the agent runs. No tool is called here.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
@@ -23,7 +23,6 @@ DONE: Final = "Done."
 
 _DEEPEST: Final = 40
 """Levels that are searched for the value that has no JSON form."""
-_ALWAYS: Final = ToolPolicy()
 _OF_GRAPHS: Final = ("Command", "Send")
 """Names of the LangGraph classes that only a node may return."""
 
@@ -62,19 +61,18 @@ def to_outcome(value: Any, *, tool: str, policy: ToolPolicy) -> ToolResult | Com
     """
     command: Any = value
     if not (isinstance(value, Command) and (policy.writes or policy.goto)):
-        return to_result(command, tool=tool, policy=policy)
-    result = to_result(DONE if command.result is None else command.result, tool=tool, policy=policy)
+        return to_result(command, tool=tool)
+    result = to_result(DONE if command.result is None else command.result, tool=tool)
     return Command(update=command.update, goto=command.goto, result=result)
 
 
-def to_result(value: Any, *, tool: str, policy: ToolPolicy = _ALWAYS) -> ToolResult:
+def to_result(value: Any, *, tool: str) -> ToolResult:
     """Return what a tool returned as a ToolResult: a text for the model, and the value for the program.
 
     Args:
         value: A string, a ToolResult, or a value that can be serialized as JSON: pydantic models, dataclasses, dates,
             enums and collections of them.
         tool: Name of the tool, for the error.
-        policy: Its `max_result_chars` limits the text.
 
     Raises:
         ToolCommandError: *value* is a Command, a Send or an Interrupt, or a list or tuple with one.
@@ -83,17 +81,16 @@ def to_result(value: Any, *, tool: str, policy: ToolPolicy = _ALWAYS) -> ToolRes
     _check_no_command(value, tool)
     if isinstance(value, ToolResult):
         _check_text(value.text, tool)
-        text = _cut(value.text, policy)
-        return value if text == value.text else dataclasses.replace(value, text=text)
+        return value
     if isinstance(value, str):
         _check_text(value, tool)
-        return ToolResult(text=_cut(value, policy), value=value)
+        return ToolResult(text=value, value=value)
     try:
         text = _json(value)
     except Exception as error:  # noqa: BLE001 - properties and iterators of a user's value may raise anything
         path, culprit = _culprit(value, "result", 0)
         raise TOOL_RESULT_NOT_JSON(tool=tool, path=path, culprit=culprit, known=_reason(culprit, error)) from None
-    return ToolResult(text=_cut(text, policy), value=value)
+    return ToolResult(text=text, value=value)
 
 
 def _check_no_command(value: Any, tool: str) -> None:
@@ -116,13 +113,6 @@ def _check_text(text: str, tool: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise RESULT_WITH_SURROGATE(tool=tool, position=error.start, path="result") from None
-
-
-def _cut(text: str, policy: ToolPolicy) -> str:
-    most = policy.max_result_chars
-    if most is None or len(text) <= most:
-        return text
-    return f"{text[:most]}\n[cut: {len(text) - most} of {len(text)} characters are not shown]"
 
 
 def is_of_langgraph(kind: Any, known: Collection[str]) -> bool:

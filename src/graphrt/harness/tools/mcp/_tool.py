@@ -93,7 +93,7 @@ class McpTool:
             made = ToolResult(text="\n".join(texts), value=structured, error=bool(result.is_error))
         else:
             made = replace(to_result(structured, tool=self.spec.name), error=bool(result.is_error))
-        return to_result(made, tool=self.spec.name, policy=self.policy)
+        return to_result(made, tool=self.spec.name)
 
     def __repr__(self) -> str:
         return f"McpTool({self.spec.name!r})"

@@ -1,0 +1,120 @@
+"""Results of tools that are too long for the model: it is sent the beginning, and reads the rest with a tool.
+
+The journal has the whole result, with the call that returned it. The rest is kept here, for one run of an agent. After
+a restart it comes from the recorded calls again, in the same order, so results have numbers and not random names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, final
+
+from graphrt.errors._codes.tools import TOOL_ARGUMENTS
+from graphrt.harness.messages import ToolSpec
+from graphrt.harness.tools.protocol import Tool, ToolContext, ToolPolicy
+
+__all__ = ["LongResults"]
+
+_SPEC: Final = ToolSpec(
+    name="read_result",
+    description="Read more of a tool result of which you were sent a part.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "result": {"type": "integer", "description": "Number of the result, as its note says."},
+            "start": {"type": "integer", "description": "Position of the first character, from 0."},
+            "find": {
+                "type": "string",
+                "description": "If given: read from the next place, at or after start, where this text occurs.",
+            },
+        },
+        "required": ["result", "start"],
+        "additionalProperties": False,
+    },
+)
+
+
+@final
+class LongResults:
+    """The long results of one run of an agent, and the tool that reads them.
+
+    Args:
+        limit: Most characters of a result that the model is sent, unless its tool has a limit of its own; None for no
+            limit.
+        taken: Names of the tools of the run. If one is named like the tool here, results are cut and the rest cannot be
+            read.
+    """
+
+    def __init__(self, limit: int | None, taken: tuple[str, ...]) -> None:
+        self._limit = limit
+        self._readable = _SPEC.name not in taken
+        self._kept: list[tuple[str, int]] = []
+        """Whole texts, each with the most characters that are sent at once."""
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The tool, once there is something to read: 0..1 tools."""
+        return (_ReadResult(self._kept),) if self._kept else ()
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """What the model is told of the tool: 0..1 specs."""
+        return (_SPEC,) if self._kept else ()
+
+    def shown(self, text: str, tool: Tool) -> str:
+        """Return the result *text* of *tool* as the model is sent it."""
+        own = tool.policy.max_result_chars
+        limit = self._limit if own is None else own
+        if limit is None or len(text) <= limit or isinstance(tool, _ReadResult):  # that one returns pages
+            return text
+        more = ""
+        if self._readable:
+            self._kept.append((text, limit))
+            more = f"; to read on, call {_SPEC.name}(result={len(self._kept)}, start={limit})"
+        return f"{text[:limit]}\n[cut: {len(text) - limit} of {len(text)} characters are not shown{more}]"
+
+
+def _page(text: str, result: int, start: int, limit: int) -> str:
+    """Return the characters of *text* from *start*, and a note that says what they are."""
+    end = min(start + limit, len(text))
+    more = f"; to read on, call {_SPEC.name}(result={result}, start={end})" if end < len(text) else ""
+    return f"{text[start:end]}\n[characters {start} to {end} of {len(text)}{more}]"
+
+
+@final
+class _ReadResult:
+    """The tool that reads long results."""
+
+    def __init__(self, kept: list[tuple[str, int]]) -> None:
+        self.spec: Final = _SPEC
+        self.policy: Final = ToolPolicy(effect="pure")
+        self._kept = kept
+
+    def check(self, arguments: Mapping[str, Any], /) -> Mapping[str, Any]:
+        """Return *arguments* if they name a place in a result.
+
+        Raises:
+            ToolArgumentsError: They do not.
+        """
+        given = {"find": "", **arguments}
+        result, start, find = given.get("result"), given.get("start"), given["find"]
+        known = len(self._kept)
+        problem = ""
+        if not given.keys() <= _SPEC.parameters["properties"].keys() or type(find) is not str:
+            problem = "Give `result`, `start` and, if you search, the text `find`."
+        elif type(result) is not int or not 1 <= result <= known:
+            problem = f"There is no result {result!r}: `result` is a number from 1 to {known}."
+        elif type(start) is not int or not 0 <= start < len(self._kept[result - 1][0]):
+            problem = f"`start` is a number from 0 to {len(self._kept[result - 1][0]) - 1}."
+        if problem:
+            raise TOOL_ARGUMENTS(text=problem, tool=_SPEC.name)
+        return given
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> str:  # noqa: ARG002
+        """Return a page of the result."""
+        result, start, find = int(arguments["result"]), int(arguments["start"]), str(arguments["find"])
+        text, limit = self._kept[result - 1]
+        at = text.find(find, start) if find else start
+        if at < 0:
+            return f"{find!r} does not occur in result {result} from character {start} on."
+        return _page(text, result, at, limit)

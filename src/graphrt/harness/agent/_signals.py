@@ -1,0 +1,64 @@
+"""What an agent takes from outside while it runs: the signals of one name that were sent to its thread.
+
+The agent looks between two model calls. A signal is received as by `ctx.receive`: the task asks for it and runs again
+when it has it, so it is taken once, and at the same place at every execution. The agent only asks if one is waiting, so
+an agent that is sent nothing never pauses.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, final
+
+from graphrt.harness.agent._host import NO_SIGNAL, Host, Question
+from graphrt.harness.agent._model_calls import Caller
+from graphrt.harness.messages import UserMessage
+from graphrt.harness.tools.results import to_result
+
+__all__ = ["Signals"]
+
+_PAUSE: Final = {"pause"}
+"""Keys of a signal that asks the agent to pause."""
+
+
+@final
+class Signals:
+    """The signals of one run of an agent.
+
+    Args:
+        host: The host.
+        name: Name of the signals.
+        path: Prefix of the keys of the run: the same at every execution.
+        agent: Name of the agent.
+        caller: Makes the model calls of the run.
+    """
+
+    def __init__(self, host: Host, name: str, path: str, agent: str, caller: Caller) -> None:
+        self._host = host
+        self._name = name
+        self._path = path
+        self._agent = agent
+        self._caller = caller
+
+    async def taken(self) -> list[UserMessage]:
+        """Return what waits for the agent, as messages of the user: 0..n. A request to pause asks a person first."""
+        messages: list[UserMessage] = []
+        nth = 0
+        while True:
+            nth += 1
+            calls = self._caller.asked
+            value: Any = await self._host.receive(self._name, self._path, calls, nth)
+            if value is NO_SIGNAL:
+                return messages
+            if type(value) is dict and value.keys() == _PAUSE:  # pyright: ignore[reportUnknownMemberType]
+                payload: dict[str, Any] = {"problem": "paused", "reason": value["pause"], "agent": self._agent}
+                (value,) = self._host.ask([Question(key=f"pause/{self._path}{calls}.{nth}", payload=payload)])
+                if value is None or isinstance(value, bool):
+                    continue
+            messages.append(_message(value))
+
+
+def _message(value: Any) -> UserMessage:
+    """Return what was sent as a message: a text or a message as it is, anything else as JSON."""
+    if isinstance(value, UserMessage):
+        return value
+    return UserMessage(text=to_result(value, tool="signal").text)
