@@ -3,7 +3,7 @@
 The floors, and the rooms on each. Imports go down only (decisions 0002, 0100, 0110, 0153 and 0157, docs/explanation/floors.md):
 
     8 doors     testing, console, serve, cli
-    7 wings     nodes, otel, workers, wires, backends, compat
+    7 wings     nodes, otel, workers, wires, memory, backends, compat
     6 face      specs, graph, _runs, runtime
     5 drivers   _drivers, _agents
     4 flows     _flows

@@ -107,6 +107,8 @@ class Surroundings:
     """The Context whose effect, or call of a plain harness, is running; its result will be recorded as a whole."""
     attempt: Any = None
     """The `Attempt` of the task whose nested graph is running; None outside of nested graphs."""
+    memory: Any = None
+    """List that collects what the running effect writes to the memory; None outside of effects."""
     pools: tuple[Any, ...] = ()
     """Pools of worker threads that have one waiting for the running code."""
 

@@ -68,6 +68,7 @@ from graphrt.migrations import Migration
 from graphrt.stores import Store
 
 if TYPE_CHECKING:
+    from graphrt._runs.shared_memory import SharedMemory
     from graphrt._usage.budget import Budget
     from graphrt.audit import Reexecution
     from graphrt.graph import CompiledGraph
@@ -300,6 +301,17 @@ class Runtime(Generic[S, I_co]):
     def schedules(self) -> Schedules:
         """The schedules of the store for this graph: threads that begin by themselves, at the times of a cron expression."""
         return Schedules(self._config, self._unhurried)
+
+    @property
+    def memory(self) -> SharedMemory:
+        """The memory of the runtime's store, which all threads share: `put`, `get`, `search`, `delete` and more.
+
+        Raises:
+            InputError: The runtime has no store (`no-memory`), or its store keeps no memory (`store-lacks`).
+        """
+        from graphrt._runs.shared_memory import SharedMemory  # imported late, as few programs need it
+
+        return SharedMemory(self._config, self._unhurried)
 
     # -- one run, driven by others -------------------------------------------------------------------------------
 

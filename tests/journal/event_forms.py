@@ -3,6 +3,9 @@
 A new class of events, or a new field, gets its strategy here: tests/journal/test_wire_forms.py looks whether it has one.
 """
 
+# What is read back is of any class: the tests know which.
+# pyright: basic, reportAttributeAccessIssue=false, reportArgumentType=false, reportIndexIssue=false
+
 from __future__ import annotations
 
 import dataclasses
@@ -150,7 +153,14 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
         "answers": numbers,
         "arguments": arguments,
     },
-    events.EffectRecorded: {**TASK, "key": text, "result": values, "answers": numbers, "arguments": arguments},
+    events.EffectRecorded: {
+        **TASK,
+        "key": text,
+        "result": values,
+        "answers": numbers,
+        "arguments": arguments,
+        "memory": places,
+    },
     events.ModelReplied: {
         **CALL,
         "reply": st.dictionaries(st.text("ab", max_size=3), values, max_size=3),
@@ -216,6 +226,15 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
     events.HistoryPruned: {"upto": numbers},
     events.ThreadCopied: {"source": text, "thread": text},
     events.ThreadDeleted: {"user": text},
+    events.MemoryWritten: {
+        **TASK,
+        "namespace": values,
+        "key": values,
+        "value": values,
+        "deleted": st.booleans(),
+        "expires_s": st.none() | seconds,
+        "expires_at": st.none() | seconds,
+    },
     events.RunInterrupted: {"interrupts": st.lists(text, max_size=3).map(tuple), "folded": digests},
     events.RunCompleted: {"steps": numbers, "folded": digests},
     events.RunFailed: {"error": text, "message": text, "node": st.none() | names, "folded": digests},
@@ -262,6 +281,9 @@ def instances(draw: Any, kind: Any, path: str = "") -> Any:
             replace(draw(instances(kinds[at % 2], path)), task=task, node=task[len(path) :].partition(":")[2])
             for at, task in enumerate(made["held"])
         )
+    if "memory" in made:
+        ids = [f"{path}{superstep}.{index}:{node}" for superstep, index, node in made["memory"]]
+        made["memory"] = tuple(replace(draw(instances(events.MemoryWritten, path)), task=task) for task in ids)
     if "state" in made:
         made["state"] = draw(instances(events.StateSaved, path))
     if "task" in made:

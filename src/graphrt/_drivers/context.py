@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from graphrt._drivers.agents import TaskAgents
+    from graphrt._drivers.task_memory import TaskMemory
     from graphrt._usage.budget import Budget
     from graphrt.harness.agent._bound_harness import BoundHarness
     from graphrt.harness.agent.agent import Agent
@@ -144,7 +145,7 @@ SLEPT: Final = Slept()
 class Context(Attempt, Generic[D]):
     """The second argument of a node: who it is, what the caller passed, and what it may ask of the run."""
 
-    __slots__ = ("_home", "_kept", "_scope", "_suspended", "_task", "arg", "attempt")
+    __slots__ = ("_execution", "_home", "_kept", "_scope", "_suspended", "_task", "arg", "attempt")
 
     def __init__(self, services: RunServices, task: Task, home: object = None, above: Attempt | None = None) -> None:
         self._scope = services
@@ -152,6 +153,7 @@ class Context(Attempt, Generic[D]):
         self.arg: Any = task.arg
         """Argument of the Send that started this task; None on a plain activation."""
         Attempt.__init__(self, services.control, task, above)  # not by super(), which a wide fan-out would notice
+        self._execution: int = task.execution
         self.attempt: int = task.attempt
         """Number of this attempt, from 1."""
         self._home = home
@@ -347,6 +349,26 @@ class Context(Attempt, Generic[D]):
         """Return the services of agents and budgets if the attempt has used them, else None."""
         kept = self._kept
         return None if kept is None else kept.get("agents")
+
+    @property
+    def memory(self) -> TaskMemory:
+        """The memory that all threads of the store share: `put`, `get`, `search` and `delete`, by namespace and key.
+
+        What the task reads is recorded with it, and what it writes is stored with the commit of its superstep.
+
+        Raises:
+            InputError: The run has no thread in a store (`no-memory`), or the store keeps no memory (`store-lacks`).
+        """
+        self._check()
+
+        def made() -> TaskMemory:
+            """Make it, at first need."""
+            from graphrt._drivers.task_memory import TaskMemory
+
+            return TaskMemory(self, self._scope, self._task)
+
+        memory: TaskMemory = self._once("memory", made)
+        return memory
 
     def now(self) -> float:
         """Return seconds since the epoch, by the runtime's clock; read again at each execution."""

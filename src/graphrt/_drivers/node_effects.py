@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from types import FunctionType
 from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
@@ -30,6 +31,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 from graphrt._ambient import inside
 from graphrt._drivers.remembered_calls import Arguments, Call, RememberedCalls, shown
 from graphrt._drivers.run_services import RunServices
+from graphrt._drivers.written_memory import again, collecting
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.storability import check_storable
 from graphrt._engine.task import Task
@@ -37,6 +39,7 @@ from graphrt._plan.fields import own
 from graphrt.errors import NodeError
 from graphrt.errors._codes.arguments import UNKNOWN_NAME_IN_ARGUMENT
 from graphrt.errors._codes.nodes import EFFECT_CHANGED, EFFECT_UNKNOWN
+from graphrt.events import MemoryWritten
 
 EffectKind: TypeAlias = Literal["pure", "idempotent", "once"]
 # `Any`, because they are types of answers and not of anything here.
@@ -54,6 +57,11 @@ class Asking(Protocol):
     @property
     def idempotency_key(self) -> str:
         """Key for outside services, the same at every execution of the task."""
+        ...
+
+    @property
+    def _execution(self) -> int:
+        """Number of the execution of the task (`Task.execution`)."""
         ...
 
     def _check(self) -> None:
@@ -168,9 +176,18 @@ def perform(
         _keep(services, task, key)
     if known is None:  # only now: the answer "fail" counts as a start, which had to be stored
         raise _unknown(task, key)
-    result = fn(*args) if services.recorded is None else services.recorded.effect(task, key)
+    wrote: tuple[MemoryWritten, ...] = ()
+    if services.recorded is not None:
+        result, wrote = services.recorded.effect(task, key), services.recorded.wrote(task, key)
+        again(task, context._execution, wrote)
+    elif services.memory is None:
+        result = fn(*args)
+    else:
+        with collecting() as collected:
+            result = fn(*args)
+        wrote = tuple(collected)
     context._check_kept()
-    result = _take(task, call, result)  # the node goes on with what is recorded
+    result = _take(task, call, result, wrote)  # the node goes on with what is recorded
     if kind != "pure":
         _keep(services, task, key)
     return own(result)
@@ -213,15 +230,16 @@ async def perform_async(
     if known is None:
         raise _unknown(task, key)
     recorded = services.recorded
-    if recorded is not None:
-        result = await recorded.aeffect(task, key, fn)
-    elif about is None:  # a call of the node: agents in it cannot write to the state, since it is recorded as a whole
-        with inside(recording=context):
-            result = await fn(*args)
-    else:
-        result = await fn(*args)
+    # A call of the node: agents in it cannot write to the state, since it is recorded as a whole.
+    whole = inside(recording=context) if recorded is None and about is None else nullcontext()
+    with whole, collecting() as collected:
+        result = await (fn(*args) if recorded is None else recorded.aeffect(task, key, fn))
+    wrote = tuple(collected)
+    if recorded is not None and not wrote:  # its function did not run
+        wrote = recorded.wrote(task, key)
+        again(task, context._execution, wrote)
     context._check_kept()
-    result = _take(task, call, result)
+    result = _take(task, call, result, wrote)
     if kind != "pure":
         await call_store(services, _keep, services, task, key)
     return own(result)
@@ -244,8 +262,7 @@ def _known(
     if call.differs is not None:
         answer = _decision(context, services, task, call)
         if answer == "recorded":
-            extra.request(call.differs)
-            return True, own(extra.effects[call.differs].result)
+            return True, _given(context, task, call.differs)
         if isinstance(answer, Mapping):  # as below
             extra.request(key)
             return True, own(_take(task, call, answer["result"]))
@@ -253,7 +270,7 @@ def _known(
     # Note the order of the calls in this execution. Results arrive in any order, which the journal must not show (R13).
     extra.request(key)
     if key in extra.effects:
-        return True, own(extra.effects[key].result)
+        return True, _given(context, task, key)
     # Executed again from a log in which the process died after the start: ask the same question as then.
     if services.recorded is not None and key not in extra.intents and services.recorded.started(task, key):
         task.start_effect(call.key, call.arguments)
@@ -282,6 +299,16 @@ def _known(
         return True, own(_take(task, call, answer["result"]))
     # "fail" is counted like a start by the caller, so that it holds for this execution and the next one asks anew.
     return (False if answer == "run" else None), None
+
+
+def _given(context: Asking, task: Task, key: str) -> Any:
+    """Return the recorded result of the effect *key*; the task writes to the memory again what the effect wrote."""
+    extra = task.more()
+    extra.request(key)
+    known = extra.effects[key]
+    if known.memory:
+        again(task, context._execution, known.memory)
+    return own(known.result)
 
 
 def _decision(context: Asking, services: RunServices, task: Task, call: Call) -> Any:
@@ -347,8 +374,8 @@ def _unknown(task: Task, key: str) -> NodeError:
     return EFFECT_UNKNOWN(effect=key.rsplit("#", 1)[0], node=task.node.name, where=task.engine.where(task))
 
 
-def _take(task: Task, call: Call, result: Any) -> Any:
-    """Put the result of an effect on the task, redacted and as a copy; return it.
+def _take(task: Task, call: Call, result: Any, wrote: tuple[MemoryWritten, ...] = ()) -> Any:
+    """Put the result of an effect on the task, redacted and as a copy, and what it wrote to the memory; return it.
 
     Raises:
         UpdateError: It is not a storable value.
@@ -356,7 +383,7 @@ def _take(task: Task, call: Call, result: Any) -> Any:
     """
     key = call.key
     result = check_storable(task.engine, task, result, f"has the effect {key.rsplit('#', 1)[0]!r} with a result")
-    task.end_effect(key, own(result), call.arguments)
+    task.end_effect(key, own(result), call.arguments, wrote)
     return result
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from graphrt._engine.model_calls import ModelCall
     from graphrt._engine.task import Task
+    from graphrt.events import MemoryWritten
     from graphrt.harness.agent._host import StoredReply
     from graphrt.harness.protocol import ModelResponse
 
@@ -64,6 +65,10 @@ class Recorded(Protocol):
             Exception: What the effect, or the attempt that called it, had failed with.
             ReplayDivergedError: The log has no such effect.
         """
+        ...
+
+    def wrote(self, task: Task, key: str) -> tuple[MemoryWritten, ...]:
+        """Return what the effect *key*, whose result `effect` has returned, wrote to the memory."""
         ...
 
     async def aeffect(self, task: Task, key: str, fn: Callable[..., Awaitable[Any]]) -> Any:

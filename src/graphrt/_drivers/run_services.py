@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from graphrt._usage.budget import Budget
     from graphrt.events import Entry
     from graphrt.harness.agent._replacements import NamedDoubles
+    from graphrt.stores.protocol import Store
     from graphrt.stores.values import Former
 
 monotonic = time.monotonic
@@ -188,6 +189,7 @@ class RunServices:
         "harness",
         "known_as",
         "loop_source",
+        "memory",
         "pool_source",
         "reader",
         "record",
@@ -204,7 +206,7 @@ class RunServices:
         "watcher",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - one statement for each attribute, with its documentation
         self,
         control: Control,
         *,
@@ -247,6 +249,8 @@ class RunServices:
         """Makes the services of agents and budgets for tasks; set by `ActiveRun`."""
         self.children: ChildThreads | None = None
         """Makes child threads and looks at them; None without a thread in a store that keeps mail."""
+        self.memory: Store | None = None
+        """The store with the memory (`ctx.memory`); None for a run without a thread in a store."""
         self.root: Engine | None = None
         """Engine (the mutable state) of the outermost graph; None before the run has one."""
         self.emit: Emit | None = None

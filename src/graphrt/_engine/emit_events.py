@@ -223,7 +223,14 @@ def left_open(engine: RunState) -> None:
 
 
 def ended(engine: RunState, task: Task) -> None:
-    """Log how *task* ended."""
+    """Log how *task* ended, after what it wrote to the memory if it succeeded.
+
+    In the order of the names: calls side by side may write in any order, which the journal must not show (R13).
+    """
+    extra = task.extra
+    if extra is not None and extra.memory and task.status == DONE and not extra.edited:
+        for _, event in sorted(extra.memory.get(task.execution, {}).items()):
+            note(engine, event)
     note(engine, outcome_of(engine, task))
 
 

@@ -217,6 +217,12 @@ def _effect_recorded(engine: Engine, event: events.EffectRecorded) -> None:
     heard(engine, event.key)
 
 
+def _memory_written(engine: Engine, event: events.MemoryWritten) -> None:
+    """Note what a task, whose outcome follows, wrote to the memory. The commit of its superstep changes the store."""
+    task = _task(engine, event.task)
+    task.write_memory(event, task.execution)
+
+
 def _thread_started(engine: Engine, event: events.ThreadStarted) -> None:
     """Note that a task started a child thread (`ctx.start`)."""
     started(_task(engine, event.task), event)
@@ -419,6 +425,7 @@ _APPLY: Final[Mapping[Any, Callable[[Engine, Any], None]]] = {
     events.ModelReplied: _model_event, events.RepliesDiscarded: _model_event, events.ReplyStopped: _model_event,
     events.UsageRecorded: _model_event,
     events.EffectRecorded: _effect_recorded, events.EffectStarted: _effect_started,
+    events.MemoryWritten: _memory_written,
     events.RunResumed: _resumed, events.RunStarted: _started,
     events.StateSaved: restore, events.SuperstepAbandoned: _abandoned, events.SuperstepCommitted: _commit,
     events.TaskFailed: _failed, events.TaskRetried: _retried, events.TaskSucceeded: _succeeded,

@@ -25,7 +25,7 @@ from graphrt.events import EffectRecorded, EffectStarted
 if TYPE_CHECKING:
     from graphrt._engine.open_interrupt import OpenInterrupt
     from graphrt._engine.run_state import RunState
-    from graphrt.events import ThreadStarted, Usage
+    from graphrt.events import MemoryWritten, ThreadStarted, Usage
 
 DUE, RUNNING, DONE, HANDLED, PAUSED, FAILED = range(6)
 """Status of a task, in this order: to be started; started; its update is staged; failed, and its `on_error` node takes
@@ -92,6 +92,7 @@ class Extra:
         "intents",
         "interrupts",
         "kept",
+        "memory",
         "models",
         "raise_as_is",
         "requested",
@@ -143,6 +144,9 @@ class Extra:
         self.retried: int = 0
         """How often the thread was retried after the task had failed. After each time, `ctx.wait` looks again at child
         threads that had failed."""
+        self.memory: dict[int, dict[tuple[str, str], MemoryWritten]] = {}
+        """What each execution wrote to the memory, by namespace and key, the newest write last. That of the execution which
+        succeeded counts."""
         self.kept: dict[str, Any] = {}
         """Events of the source that a fork kept for tasks inside the nested graph, by task id, until their supersteps
         open there. One dict is shared by all nested graphs of the thread."""
@@ -255,12 +259,22 @@ class Task:
             task=self.id, key=key, starts=starts, answers=extra.answers, arguments=arguments
         )
 
-    def end_effect(self, key: str, result: Any, arguments: Any) -> None:
-        """Record the *result* of the effect *key*, which belongs to the task alone; for the answers as at its start."""
+    def end_effect(self, key: str, result: Any, arguments: Any, memory: tuple[MemoryWritten, ...] = ()) -> None:
+        """Record the *result* of the effect *key*, which belongs to the task alone, and what it wrote to the *memory*.
+
+        For the answers as at its start.
+        """
         extra = self.more()
         extra.effects[key] = EffectRecorded(
-            task=self.id, key=key, result=result, answers=extra.answers, arguments=arguments
+            task=self.id, key=key, result=result, answers=extra.answers, arguments=arguments, memory=memory
         )
+
+    def write_memory(self, event: MemoryWritten, execution: int) -> None:
+        """Note that *execution* of the task writes to the memory, in place of what it wrote to the same item before."""
+        writes = self.more().memory.setdefault(execution, {})
+        name = (event.namespace, event.key)
+        writes.pop(name, None)
+        writes[name] = event
 
     def again(self) -> None:
         """Become due once more, for instance because its questions are answered; late reports no longer count."""

@@ -181,6 +181,7 @@ BY_CODE: Final[Mapping[int, Any]] = {
     41: events.ReplyStopped,
     42: events.ThreadDeleted,  # in log files alone
     43: events.ThreadCopied,
+    44: events.MemoryWritten,
 }
 """Stored code to event class."""
 CODES: Final[Mapping[Any, int]] = {kind: code for code, kind in BY_CODE.items()}
@@ -200,15 +201,15 @@ _NAMED: Final[tuple[tuple[FieldCodec, str], ...]] = (
         "answers at attempt cause failed_attempts lines nth priority records seed starts steps superstep upto",
     ),
     (codecs.INT, "version waits"),
-    (codecs.NUMBER, "delay_s expires_at"),
-    (codecs.FLAG, "detached edited entering fresh has_default made open reworded stale"),
+    (codecs.NUMBER, "delay_s expires_at expires_s"),
+    (codecs.FLAG, "deleted detached edited entering fresh has_default made open reworded stale"),
     (codecs.NAME, "as_node handler node route"),
     (codecs.NAMES, "goto next wrote"),
     (codecs.TASK, "task"),
     (codecs.TASKS, "after finished tasks"),
     (codecs.COUNTS, "visits"),
     # A title or tag may say who a thread is about, so both are values, which can be erased.
-    (codecs.VALUE, "answer default payload result text title value"),
+    (codecs.VALUE, "answer default namespace payload result text title value"),
     (codecs.TAGS, "tags"),
     (codecs.REPLY, "reply"),
     (codecs.TYPE, "answer_type"),
@@ -229,6 +230,8 @@ _NAMED: Final[tuple[tuple[FieldCodec, str], ...]] = (
     (codecs.SIGNALS, "signals"),
     # The state that a fork begins with, a `StateSaved`.
     (_nested(15), "state"),
+    # What an effect wrote to the memory.
+    (each(_nested(44)), "memory"),
     # The outcomes of a superstep that waits for `interrupt_after`, in a snapshot: it is folded already, and its routers
     # run once a person has answered. The state of a fork may have such outcomes.
     (each(_nested()), "held"),
@@ -237,6 +240,7 @@ _CODECS: Final[Mapping[str, FieldCodec]] = {name: how for how, names in _NAMED f
 """Name of a field to its codec."""
 _OTHERS: Final[Mapping[tuple[Any, str], FieldCodec]] = {
     (events.NodeFatigued, "visits"): codecs.INT,
+    (events.MemoryWritten, "key"): codecs.VALUE,  # as its namespace, it may say who the item is about
     (events.StateSaved, "digests"): codecs.DIGESTS,  # of the hash chain, and not checksums of values
 }
 """Fields whose names mean something else in one event."""

@@ -45,7 +45,7 @@ from graphrt._plan.fields import is_mapping, own
 from graphrt.errors import InputError
 from graphrt.events import Entry
 from graphrt.events.status import Status
-from graphrt.stores.values import Commit, Record, Saved
+from graphrt.stores.values import Commit, MemoryWrite, Record, Saved
 
 if TYPE_CHECKING:
     from graphrt._journal.chain import Chain
@@ -271,6 +271,7 @@ class Journal:
             graph=engine.plan.name if seq == count else None,  # in the first one
             release=release,
             taken=tuple(taken),
+            memory=_memory(batch, engine, commits.claim.thread),
         )
         if status is not None or events.ThreadLabelled in kinds:
             commit = commits.addressed(self._listing.completed(commit, batch.logged), engine, batch.logged)
@@ -383,6 +384,15 @@ class Journal:
         with self._lock:
             if self._commits is not None:
                 self._commits.close()
+
+
+def _memory(batch: Batch, engine: Engine, thread: str) -> Sequence[MemoryWrite]:
+    """Return what the commit of *batch* writes to the memory."""
+    if all(event.__class__ is not events.MemoryWritten for _, event in batch.logged):
+        return ()
+    from graphrt._journal.memory_writes import memory_writes  # imported late, as few programs need it
+
+    return memory_writes(batch.logged, engine.plan.codec, thread, batch.at)
 
 
 def handed(event: Any) -> Any:

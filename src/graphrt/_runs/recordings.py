@@ -196,6 +196,11 @@ class Recordings:
                 models.apply(usage)
         return own(known.result)
 
+    def wrote(self, task: Task, key: str) -> tuple[events.MemoryWritten, ...]:
+        """Return what the effect *key* wrote to the memory; nothing, if the log does not know it."""
+        known = self._log_of(task).effects.get(key)
+        return known.memory if known is not None else ()
+
     async def aeffect(self, task: Task, key: str, fn: Callable[..., Awaitable[Any]]) -> Any:
         """Return the recorded result of an effect of an async node; see `effect`.
 

@@ -30,6 +30,7 @@ from graphrt.events.run import (
     InterruptExpired,
     InterruptRaised,
     InterruptWithdrawn,
+    MemoryWritten,
     NodeFatigued,
     OutcomeDropped,
     RunCancelled,
@@ -81,6 +82,7 @@ __all__ = [
     "InterruptWithdrawn",
     "JoinStanding",
     "LetterDropped",
+    "MemoryWritten",
     "ModelReplied",
     "NodeFatigued",
     "OutcomeDropped",
@@ -127,6 +129,7 @@ Event: TypeAlias = (
     | TaskRetried
     | EffectStarted
     | EffectRecorded
+    | MemoryWritten
     | RepliesDiscarded
     | ReplyStopped
     | BudgetGranted

@@ -22,6 +22,7 @@ __all__ = [
     "InterruptExpired",
     "InterruptRaised",
     "InterruptWithdrawn",
+    "MemoryWritten",
     "NodeFatigued",
     "OutcomeDropped",
     "RunCancelled",
@@ -226,6 +227,25 @@ class EffectStarted(Word):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class MemoryWritten(Word):
+    """A task wrote to the memory, or deleted from it. The commit of its superstep makes the change in the store."""
+
+    task: str
+    """Id of the task."""
+    namespace: str
+    """Namespace of the item, without the tenant."""
+    key: str
+    """Key of the item in its namespace."""
+    value: Any = None
+    """Its value; None if it was deleted."""
+    deleted: bool = False
+    expires_s: float | None = None
+    """Seconds after the commit at which it expires; None if *expires_at* says it, or if it stays."""
+    expires_at: float | None = None
+    """The moment, in seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class EffectRecorded(Word):
     """A `ctx.effect` ran. If its task runs again, the task gets *result* and the effect does not run."""
 
@@ -240,6 +260,8 @@ class EffectRecorded(Word):
     """What it was called with, by which a repeated call is compared: the text of a JSON array with an item for each
     argument. A small plain one is itself; of others the item has `digest` and `shown`, or `left_out` if it is not
     stored. None for a call without arguments or with a `key=`, and for tools of agents, whose keys have a digest."""
+    memory: tuple[MemoryWritten, ...] = ()
+    """What it wrote to the memory, in order. A task that gets the *result* writes the same again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -35,7 +35,7 @@ def no_snapshot(thread: str, upto: int, there: Iterable[int]) -> InputError:
     return NO_SNAPSHOT(thread=thread, seq=upto, entries=names(there) or "(none)")
 
 
-def check_commit(commit: Commit, thread: str) -> int:  # noqa: C901 - one check for each part of a commit
+def check_commit(commit: Commit, thread: str) -> int:  # noqa: C901, PLR0912 - one check for each part of a commit
     """Check what *commit* holds, and return the number of the thread's last entry after it.
 
     Subclasses of `bytes` are refused too: a database would return plain bytes in their place.
@@ -46,7 +46,7 @@ def check_commit(commit: Commit, thread: str) -> int:  # noqa: C901 - one check 
             encoded as UTF-8 (`bad-commit`).
     """
     # Unpacked, because each step pays for this: a field that is read by its name takes five times as long.
-    expected, at, records, _, stage, snapshot, blobs, meta, _, graph, _, labels, questions, _, posts = commit
+    expected, at, records, _, stage, snapshot, blobs, meta, _, graph, _, labels, questions, _, posts, memory = commit
     last = expected
     for record in records:
         seq, count, body, seal = record
@@ -76,6 +76,10 @@ def check_commit(commit: Commit, thread: str) -> int:  # noqa: C901 - one check 
         check_message(check_id(to), id_, body)
         if to == thread:
             raise _bad(thread, f"its message {id_!r} is to the thread itself, whose commits need no mail")
+    if memory:
+        from graphrt.stores._memory_items import checked_writes  # few commits write to the memory
+
+        checked_writes(memory, at)
     return last
 
 

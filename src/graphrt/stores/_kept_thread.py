@@ -133,16 +133,16 @@ class KeptThread:
             del threads[self.id]
 
     def write(self, commit: Commit, seq: int) -> None:
-        """Write *commit*, which was checked, except its messages to other threads and its release.
+        """Write *commit*, which was checked, except its messages to other threads, its memory and its release.
 
-        `MemoryStore` does these two afterwards, because they concern the other threads of the store.
+        `MemoryStore` does these afterwards, because they concern more of the store than this thread.
 
         Args:
             commit: What is written.
             seq: Number of the thread's last entry after it.
         """
         # Unpacked, because each step pays for this: a field that is read by its name takes five times as long.
-        _, at, records, unstage, stage, snapshot, blobs, meta, status, graph, _, labels, questions, taken, _ = commit
+        _, at, records, unstage, stage, snapshot, blobs, meta, status, graph, _, labels, questions, taken, *_ = commit
         # These are read before anything changes: one that raises must not leave half of the commit behind.
         records = tuple(records)
         staged = dict(stage) if stage else None

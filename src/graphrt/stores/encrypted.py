@@ -2,7 +2,7 @@
 
 Which bodies a store has, and to which place each is bound, is in `wrapper`; the cipher is in `_sealing`. Whatever a
 store must be able to search stays in plain text: thread ids, status, graph name, times, entry numbers, staged keys,
-seals, titles and tags, ids of messages, name, graph and time of a schedule, and of an open question everything but what
+seals, titles and tags, namespaces and keys of the memory, ids of messages, name, graph and time of a schedule, and of an open question everything but what
 it asks.
 """
 
@@ -25,6 +25,9 @@ class EncryptedStore(StoreWrapper):
     A body is bound to its thread and its place. One that was changed or moved is refused (`store-damaged`), and so is
     a plain one (`downgrade-refused`). Encryption cannot detect that a whole thread was put back to an earlier state;
     chained journals are for that.
+
+    Words by which items of the memory are found are sealed with their values, so a search reads and decrypts all items of
+    the namespaces that it searches.
 
     Blobs are stored under an HMAC of thread and name, so that equal values cannot be recognised. A copy of a thread, made
     by `Runtime.copy_thread`, is encrypted anew under its own id.

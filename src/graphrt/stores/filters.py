@@ -3,6 +3,7 @@
     ThreadFilter     heads of threads              FollowerFilter   ids of threads that have a follower
     DueFilter        heads of threads to drive     ScheduleFilter   schedules
     QuestionFilter   open questions                MailFilter       messages to one thread
+    MemoryFilter     items of the memory           NamespaceFilter  namespaces of the memory
 
 A field that is None, an empty set or False lets every row pass. All texts are compared exactly, character by character,
 except the title. `fits` says the same in Python, for stores without SQL. Labels and questions are projections of a
@@ -20,7 +21,8 @@ from typing import Any, Final, Generic, TypeVar
 
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.events.status import Status
-from graphrt.stores.values import Head, MailMessage, Offer, OpenQuestion, StoredSchedule
+from graphrt.stores.ids import BETWEEN
+from graphrt.stores.values import Head, MailMessage, Offer, OpenQuestion, StoredItem, StoredSchedule
 
 __all__ = [
     "BEGINS",
@@ -29,6 +31,8 @@ __all__ = [
     "Filter",
     "FollowerFilter",
     "MailFilter",
+    "MemoryFilter",
+    "NamespaceFilter",
     "QuestionFilter",
     "ScheduleFilter",
     "ThreadFilter",
@@ -227,6 +231,62 @@ class ScheduleFilter(Filter[StoredSchedule]):
             and (self.due_by is None or row.due_at <= self.due_by)
             and (self.prefix is None or row.name.startswith(self.prefix))
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _InMemory(Filter[R]):
+    """Part of the memory: the items of a namespace and of those below it that have not expired."""
+
+    now: float
+    """Seconds since the epoch. Items with an `expires_at` that is not after it are left out."""
+    namespace: str = ""
+    """The namespace; empty for all, and a tenant with its `~` for all of that tenant."""
+
+    @property
+    def needs(self) -> Offer | None:
+        return "memory"
+
+    @property
+    def times(self) -> Mapping[str, float | None]:
+        return {"now": self.now}
+
+    @property
+    def bounds(self) -> tuple[str, str]:
+        """Bounds of the namespaces, each with a slash at its end: from the first up to, and without, the second.
+
+        Namespaces are ASCII, so that this is the order of bytes in every store.
+        """
+        if not self.namespace:
+            return "", "\x7f"
+        first = self.namespace if self.namespace.endswith(BETWEEN) else f"{self.namespace}/"
+        return first, first[:-1] + chr(ord(first[-1]) + 1)
+
+    def covers(self, row: StoredItem) -> bool:
+        """Return whether *row* is in this part of the memory, and has not expired."""
+        first, end = self.bounds
+        return first <= f"{row.namespace}/" < end and (row.expires_at is None or row.expires_at > self.now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryFilter(_InMemory[StoredItem]):
+    """Items of the memory: with *words* those that have one of them, in the order of their scores; the newest first.
+
+    Items of the same score, or the same moment, are in the order of namespace and key. There are no further pages.
+    """
+
+    key: str | None = None
+    """Key of the item, in the namespace itself and in no other."""
+    words: tuple[str, ...] = ()
+    """Words that are searched, as `stores._memory_items.words_of` makes them; without any, all items are listed."""
+
+    def fits(self, row: StoredItem) -> bool:
+        mine = self.key is None or (row.key == self.key and row.namespace == self.namespace)
+        return mine and self.covers(row)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceFilter(_InMemory[str]):
+    """Namespaces that have items, in their order. A page begins after the namespace `after`."""
 
 
 def folded(text: str) -> str:

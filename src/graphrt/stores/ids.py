@@ -15,7 +15,7 @@ from typing import Any, Final, TypeGuard
 from graphrt.errors._codes.labels import BAD_TENANT
 from graphrt.errors._codes.stores import BAD_THREAD_ID
 
-__all__ = ["bare_id", "beside", "check_id", "check_tenant", "local_id_of", "shared_id", "tenant_of"]
+__all__ = ["bare_id", "beside", "check_id", "check_namespace", "check_tenant", "local_id_of", "shared_id", "tenant_of"]
 
 LONGEST: Final = 200
 """Maximum length of an id without its tenant, in characters."""
@@ -28,6 +28,9 @@ _FIT: Final = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.:@+=-]{0,63}~)?[A-Za-z0-9_
 # The form of the id of an open question (an interrupt), `thread/superstep.index:node#key`. Callers easily pass it in
 # place of the thread's id; `_fix` then names the thread.
 _OF_INTERRUPT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+=-]*/[0-9]+\.[0-9]+:[^#]*#.*").fullmatch
+_NAMESPACE: Final = re.compile(
+    r"(?:[A-Za-z0-9_][A-Za-z0-9_.:@+=-]{0,63}~)?[A-Za-z0-9_][A-Za-z0-9_.:@+=-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.:@+=-]*)*"
+).fullmatch
 _RULE: Final = "1 to 200 of the characters A-Z a-z 0-9 _ . : @ + = -, the first of them a letter, a digit or _"
 _SHOWN: Final = 80
 """Characters of an invalid id that an error message shows."""
@@ -64,6 +67,34 @@ def check_bare_id(value: Any) -> str:
         fix = "Leave the tenant out: it is that of the store, or of the thread that runs."
         raise BAD_THREAD_ID(problem=problem, rule="an id without a tenant", fix=fix)
     return str(value)
+
+
+def check_namespace(value: Any, *, bare: bool = False, scope: bool = False) -> str:
+    """Return *value* if it is a valid namespace of the memory.
+
+    Args:
+        value: What was given.
+        bare: Refuse one that names a tenant: that is the one of the store, or of the thread.
+        scope: Accept also what stands for several namespaces: an empty text, or without *bare* a tenant with its `~`.
+
+    Raises:
+        InputError: It is not (`bad-namespace`).
+    """
+    if type(value) is str:
+        rest = value.partition(BETWEEN)[2] if BETWEEN in value and not bare else value
+        if scope and not rest and (value == rest or _TENANT(value[:-1])):
+            return value
+        if len(rest) <= LONGEST and _NAMESPACE(value) and (not bare or BETWEEN not in value):
+            return value
+    from graphrt.errors._codes.memory import BAD_NAMESPACE, NAMESPACE_OF_TENANT  # imported late: few programs need them
+
+    problem = f"A namespace of the memory must be a str, not {type(value).__name__}."
+    if isinstance(value, str):
+        shown = ascii(value[:_SHOWN]) + ("..." if len(value) > _SHOWN else "")
+        problem = f"{shown} is not a namespace of the memory."
+        if bare and BETWEEN in value:
+            raise NAMESPACE_OF_TENANT(given=shown)
+    raise BAD_NAMESPACE(problem=problem)
 
 
 def check_tenant(value: Any) -> str:

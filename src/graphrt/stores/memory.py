@@ -16,7 +16,8 @@ It has no index: a query checks all rows. Private methods are called under the l
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Final, final
 
@@ -27,11 +28,14 @@ from graphrt.stores import _checks
 from graphrt.stores._kept_thread import KeptThread
 from graphrt.stores._label_rows import Position, from_token, to_token
 from graphrt.stores._live_board import LiveBoard
+from graphrt.stores._memory_items import checked_writes, found_in, written
 from graphrt.stores.filters import (
     DueFilter,
     Filter,
     FollowerFilter,
     MailFilter,
+    MemoryFilter,
+    NamespaceFilter,
     QuestionFilter,
     ThreadFilter,
     place_of,
@@ -44,9 +48,11 @@ from graphrt.stores.values import (
     Head,
     LiveBatch,
     Loaded,
+    MemoryWrite,
     Offer,
     OpenQuestion,
     Record,
+    StoredItem,
     StoredSchedule,
 )
 from graphrt.stores.verbs import StoreVerbs
@@ -72,6 +78,8 @@ class MemoryStore(StoreVerbs):
         home = Home("This memory store")
         self._guard = OwnLock(home)
         self._schedules: dict[str, StoredSchedule] = {}
+        self._memory: dict[tuple[str, str], tuple[StoredItem, frozenset[str]]] = {}
+        """Items of the memory with their words, by namespace and key."""
         self._live_board = LiveBoard(home)
         self._closed = False
 
@@ -128,6 +136,9 @@ class MemoryStore(StoreVerbs):
     def select(self, wanted: Filter[Any], *, after: str | None, limit: int | None) -> list[Any]:
         """Return a page of rows. See `Store.query`."""
         with self._guard:
+            if isinstance(wanted, MemoryFilter):
+                self._open()
+                return found_in(wanted, self._memory.values())[:limit]
             table = self._table(wanted)
             if after is not None:
                 begin = self._place(wanted, after)
@@ -159,6 +170,9 @@ class MemoryStore(StoreVerbs):
                 ]
             case MailFilter():
                 return [((one.place,), one) for one in self._get(wanted.thread).mail.values()]
+            case NamespaceFilter():
+                rows = {one.namespace for one, _ in self._memory.values() if wanted.covers(one)}
+                return [((f"{name}/",), name) for name in rows]
             case FollowerFilter():
                 return [((thread,), thread) for thread in self._live_board.followed(wanted.threads)]
             case _:
@@ -178,6 +192,8 @@ class MemoryStore(StoreVerbs):
                 return (asked_at, 0 if kept_or_none is None else kept_or_none.number, place)
             case MailFilter():
                 return (place_of(after),)
+            case NamespaceFilter():
+                return (f"{after}/",)
             case _:
                 return (after,)
 
@@ -283,7 +299,9 @@ class MemoryStore(StoreVerbs):
             seq: Number of the thread's last entry after it.
         """
         posts = tuple(commit.posts)  # read before anything changes
+        writes = checked_writes(commit.memory, commit.at) if commit.memory else ()
         kept.write(commit, seq)
+        self._remember(writes, commit.at)
         for thread, id_, body in posts:
             other = self._threads.get(thread)
             if other is not None and other.seq:
@@ -326,6 +344,32 @@ class MemoryStore(StoreVerbs):
             self._open()
             return self._schedules.pop(name, None) is not None
 
+    def write_memory(self, writes: Sequence[MemoryWrite], *, at: float) -> None:
+        """Write to the memory, outside of any thread. See `Store.write_memory`."""
+        checked = checked_writes(writes, at)
+        with self._guard:
+            self._open()
+            self._remember(checked, at)
+
+    def _remember(self, writes: Iterable[MemoryWrite], at: float) -> None:
+        """Make the changes *writes*, which were checked, at *at*."""
+        for write in writes:
+            name = (write.namespace, write.key)
+            before = self._memory.pop(name, None)
+            if write.body is not None:
+                self._memory[name] = (written(write, before and before[0], at), frozenset(write.words))
+
+    def purge_memory(self, *, expired_by: float, namespace: str = "") -> int:
+        """Delete the items that have expired by then. See `Store.purge_memory`."""
+        lives = MemoryFilter(now=expired_by, namespace=namespace)
+        there = replace(lives, now=float("-inf"))
+        with self._guard:
+            self._open()
+            gone = [name for name, (one, _) in self._memory.items() if there.covers(one) and not lives.covers(one)]
+            for name in gone:
+                del self._memory[name]
+            return len(gone)
+
     def follow_live(self, thread: str, *, for_s: float) -> int:
         """Note interest in *thread* for *for_s* seconds, and return the place of its newest batch, or 0."""
         return self._board().follow(check_id(thread), for_s)
@@ -359,6 +403,7 @@ class MemoryStore(StoreVerbs):
         with self._guard:
             self._closed = True
             self._threads.clear()
+            self._memory.clear()
 
     def _open(self) -> dict[str, KeptThread]:
         """Return the threads by id, if the store is not closed.

@@ -7,7 +7,7 @@ and the entry that it follows. Both are checked inside the transaction: a writer
 
 Beside the journal a store may keep *labels* (what a thread is found by), the *inbox* (the open questions of all
 threads), *mail* (messages of processes that do not own a thread, R22), *schedules* (R23) and *live items* (what a run
-shows while its superstep is open, R20). One method, `query`, lists all of these; `filters` says which rows. What a
+shows while its superstep is open, R20) and the *memory* (items by namespace and key, which all threads share). One method, `query`, lists all of these; `filters` says which rows. What a
 store does not keep it leaves out of `Store.offers`, and the base class refuses it.
 
 A store knows nothing of events, states or graphs: only the journal knows what the bytes mean (decision 0019). Every
@@ -20,7 +20,7 @@ values belong here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, TypeVar
@@ -38,6 +38,7 @@ from graphrt.stores.values import (
     Head,
     LiveBatch,
     Loaded,
+    MemoryWrite,
     Offer,
     Question,
     Record,
@@ -57,6 +58,7 @@ _DOING: Final[Mapping[Offer, str]] = {
     "schedules": "keep schedules",
     "live": "carry live items between processes",
     "erasure": "erase values",
+    "memory": "keep a memory across threads",
 }
 """What a store without the offer cannot do, for the error."""
 
@@ -144,7 +146,7 @@ class Store(ABC):
 
         Args:
             wanted: Which rows, and of which kind: `ThreadFilter`, `QuestionFilter`, `DueFilter`, `MailFilter`,
-                `FollowerFilter` or `ScheduleFilter`.
+                `FollowerFilter`, `ScheduleFilter`, `MemoryFilter` or `NamespaceFilter`.
             after: Only rows that come after this one. What names a row is described at the class of *wanted*. The row
                 need not pass the filter itself.
             limit: Maximum number of rows. None: no limit.
@@ -310,6 +312,30 @@ class Store(ABC):
         """Delete the schedule. Returns False if there was none ("schedules")."""
         raise self._lack("schedules")
 
+    def write_memory(self, writes: Sequence[MemoryWrite], *, at: float) -> None:
+        """Write to the memory, outside of any thread, in one transaction, which is durable when this returns ("memory").
+
+        Args:
+            writes: What is written and deleted. Of several writes of one item, the last one counts.
+            at: Time of the writes in seconds since the epoch.
+
+        Raises:
+            InputError: A namespace (`bad-namespace`), key or body (`bad-memory`) cannot be kept. Nothing was written.
+        """
+        raise self._lack("memory")
+
+    def purge_memory(self, *, expired_by: float, namespace: str = "") -> int:
+        """Delete the items of the memory with an `expires_at` up to *expired_by* ("memory").
+
+        Args:
+            expired_by: Seconds since the epoch.
+            namespace: Only those of this namespace, as in `MemoryFilter`; empty for all.
+
+        Returns:
+            The number of items that were deleted.
+        """
+        raise self._lack("memory")
+
     # Live items are no part of a thread: they are lost with a crash, are in no copy, export or backup, and are deleted
     # after `KEPT_S` seconds. Nothing that these methods write need be durable, and none looks whether the thread exists.
 
@@ -453,6 +479,7 @@ class Store(ABC):
 OPERATIONS: Final = (
     "claim", "renew", "release", "commit", "head", "query", "load", "records", "blobs", "delete", "delete_many",
     "prune", "close", "erase", "post", "put_schedule", "move_schedule", "delete_schedule", "follow_live", "relay", "relayed", "forget_live",
+    "write_memory", "purge_memory",
 )
 # fmt: on
 """Methods of the protocol, which a `FlakyStore` can make fail."""

@@ -20,7 +20,7 @@ from graphrt.errors._codes.stores import STORE_CLOSED
 from graphrt.errors._codes.threads import LOST_LEASE, UNKNOWN_THREAD
 from graphrt.stores._label_rows import thread_of, wrong_token
 from graphrt.stores.filters import DueFilter, Filter, QuestionFilter, ScheduleFilter, ThreadFilter
-from graphrt.stores.ids import BETWEEN, check_bare_id, check_id, check_tenant, tenant_of
+from graphrt.stores.ids import BETWEEN, check_bare_id, check_id, check_namespace, check_tenant, tenant_of
 from graphrt.stores.protocol import Store
 from graphrt.stores.values import Claim, Commit, Finding, Head, Record
 from graphrt.stores.wrapper import P, StoreWrapper, T
@@ -86,6 +86,18 @@ class TenantStore(StoreWrapper):
     def outer_id(self, thread: str) -> str:
         """Return the id that the tenant knows."""
         return thread.removeprefix(self._prefix)
+
+    def inner_namespace(self, namespace: str, *, scope: bool = False) -> str:
+        """Return the name of the namespace in the shared store.
+
+        Raises:
+            InputError: *namespace* is not valid, or names a tenant (`bad-namespace`).
+        """
+        return self._prefix + check_namespace(namespace, bare=True, scope=scope)
+
+    def outer_namespace(self, namespace: str) -> str:
+        """Return the name that the tenant knows."""
+        return namespace.removeprefix(self._prefix)
 
     def inner_claim(self, claim: Claim) -> Claim:
         """Return the claim of the shared store behind *claim*; refuse one that another store object gave."""

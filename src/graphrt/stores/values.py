@@ -143,6 +143,38 @@ class Commit(NamedTuple):
     posts: Sequence[tuple[str, str, bytes]] = ()
     """0..n messages to other threads, as (thread, id, body), of a store with "mail"; see `Store.post`. Those to threads
     that do not exist, or have no entries, are dropped."""
+    memory: Sequence[MemoryWrite] = ()
+    """0..n changes of the memory, of a store with "memory". Of several of one item, the last one counts."""
+
+
+class MemoryWrite(NamedTuple):
+    """A change of one item of the memory, which is shared by all threads."""
+
+    namespace: str
+    """1 to 200 characters, segments separated by `/`; with the tenant and `~` before it, if it has one."""
+    key: str
+    """Names the item in its namespace: 1 to 200 printable characters."""
+    body: bytes | None
+    """Its value, in the form that the journal chose; None deletes the item."""
+    words: tuple[str, ...] = ()
+    """What it is found by: 0..n different words, as `stores._memory_items.words_of` makes them."""
+    expires_at: float | None = None
+    """Seconds since the epoch from which on it is not listed any more; None keeps it until it is deleted."""
+
+
+class StoredItem(NamedTuple):
+    """An item of the memory, as a store lists it."""
+
+    namespace: str
+    key: str
+    body: bytes
+    created_at: float
+    """Time of the write that made it, in seconds since the epoch. A write of an item that has expired makes a new one."""
+    updated_at: float
+    """Time of its last write."""
+    expires_at: float | None
+    score: float = 1.0
+    """How well it fits the words that were searched, above 0 and up to 1, where it has all of them; 1 without a search."""
 
 
 class Loaded(NamedTuple):
@@ -206,7 +238,7 @@ class StoredSchedule(NamedTuple):
     """Its definition, in the form that the runtime chose."""
 
 
-Offer: TypeAlias = Literal["labels", "mail", "schedules", "live", "erasure"]
+Offer: TypeAlias = Literal["labels", "mail", "schedules", "live", "erasure", "memory"]
 """What a store may keep or do beside the journal:
 
 | Offer | Methods |
@@ -216,6 +248,7 @@ Offer: TypeAlias = Literal["labels", "mail", "schedules", "live", "erasure"]
 | `schedules` | `put_schedule`, `move_schedule`, `delete_schedule`, and `query` of schedules |
 | `live` | `follow_live`, `relay`, `relayed`, `forget_live`, and `query` of followers |
 | `erasure` | `erase` |
+| `memory` | `write_memory`, `purge_memory`, `Commit.memory`, and `query` of items and namespaces of the memory |
 """
 EVERYTHING: Final[frozenset[Offer]] = frozenset(get_args(Offer))
 REMEMBERED: Final = 1_000

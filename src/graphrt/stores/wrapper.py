@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import typing_extensions as te
 
 from graphrt.stores import _checks
-from graphrt.stores.filters import Filter, MailFilter, QuestionFilter
+from graphrt.stores._memory_items import checked_writes, found_in
+from graphrt.stores.filters import Filter, MailFilter, MemoryFilter, NamespaceFilter, QuestionFilter
+from graphrt.stores.ids import check_namespace
 from graphrt.stores.protocol import Store
 from graphrt.stores.values import (
     Claim,
@@ -25,11 +27,13 @@ from graphrt.stores.values import (
     LiveBatch,
     Loaded,
     MailMessage,
+    MemoryWrite,
     Offer,
     OpenQuestion,
     Question,
     Record,
     Saved,
+    StoredItem,
     StoredSchedule,
 )
 from graphrt.stores.verbs import StoreVerbs
@@ -103,6 +107,14 @@ class StoreWrapper(StoreVerbs):
         """Return the id for the thread (or schedule) that the inner store has as *thread*."""
         return thread
 
+    def inner_namespace(self, namespace: str, *, scope: bool = False) -> str:
+        """Return the inner store's name for a namespace of the memory; with *scope* also for what means several."""
+        return check_namespace(namespace, scope=scope)
+
+    def outer_namespace(self, namespace: str) -> str:
+        """Return the name of the namespace that the inner store has as *namespace*."""
+        return namespace
+
     def inner_claim(self, claim: Claim) -> Claim:
         """Return the inner store's claim behind *claim*."""
         return claim
@@ -120,11 +132,15 @@ class StoreWrapper(StoreVerbs):
                 changes["thread"] = self.inner_id(value)
             elif value is not None and field.name in {"ids", "threads"}:
                 changes[field.name] = [self.inner_id(thread) for thread in value]
+            elif value is not None and field.name == "namespace":
+                changes["namespace"] = self.inner_namespace(value, scope=True)
         return replace(wanted, **changes) if changes else wanted  # type: ignore[type-var]
 
     def inner_after(self, wanted: Filter[Any], after: str) -> str:
         """Return *after*, at which a page of *wanted* begins, as the inner store gets it."""
-        return after if isinstance(wanted, (QuestionFilter, MailFilter)) else self.inner_id(after)
+        if isinstance(wanted, NamespaceFilter):
+            return self.inner_namespace(after)
+        return after if isinstance(wanted, (QuestionFilter, MailFilter, MemoryFilter)) else self.inner_id(after)
 
     # Threads.
 
@@ -146,8 +162,16 @@ class StoreWrapper(StoreVerbs):
 
     def select(self, wanted: Filter[Any], *, after: str | None, limit: int | None) -> list[Any]:
         at = None if after is None else self.inner_after(wanted, after)
+        if isinstance(wanted, MemoryFilter) and wanted.words and self._bodies is not None:
+            return self._searched(wanted, limit)
         found = self.call(self.store.query, self.inner_filter(wanted), after=at, limit=limit)
         return [self._outer_row(wanted, row) for row in found]
+
+    def _searched(self, wanted: MemoryFilter, limit: int | None) -> list[StoredItem]:
+        """Search the memory in bodies that the inner store cannot read: all of those namespaces are read for it."""
+        part = self.inner_filter(replace(wanted, words=()))
+        rows = [self._outer_item(row) for row in self.call(self.store.query, part)]
+        return found_in(wanted, [(item, frozenset(words)) for item, words in rows])[:limit]
 
     def load(self, thread: str, *, upto: int | None = None, after: int = 0) -> Loaded:
         found: Loaded = self.call(self.store.load, self.inner_id(thread), upto=upto, after=after)
@@ -235,6 +259,13 @@ class StoreWrapper(StoreVerbs):
     def delete_schedule(self, name: str) -> bool:
         return self.call(self.store.delete_schedule, self.inner_id(name))
 
+    def write_memory(self, writes: Sequence[MemoryWrite], *, at: float) -> None:
+        self.call(self.store.write_memory, self._inner_writes(writes, at), at=at)
+
+    def purge_memory(self, *, expired_by: float, namespace: str = "") -> int:
+        inner = self.inner_namespace(namespace, scope=True)
+        return self.call(self.store.purge_memory, expired_by=expired_by, namespace=inner)
+
     def follow_live(self, thread: str, *, for_s: float) -> int:
         return self.call(self.store.follow_live, self.inner_id(thread), for_s=for_s)
 
@@ -273,6 +304,8 @@ class StoreWrapper(StoreVerbs):
         if commit.posts:
             posts = [(self.inner_id(to), id_, self._seal(body, to, "mail", id_)) for to, id_, body in commit.posts]
             commit = commit._replace(posts=posts)
+        if commit.memory:
+            commit = commit._replace(memory=self._inner_writes(commit.memory, commit.at))
         if self._bodies is None:
             return commit
         bodies, snapshot, meta = self._bodies, commit.snapshot, commit.meta
@@ -286,6 +319,28 @@ class StoreWrapper(StoreVerbs):
             questions=commit.questions
             and [one._replace(body=seal(one.body, thread, "question", one.place)) for one in commit.questions],
         )
+
+    def _inner_writes(self, writes: Sequence[MemoryWrite], at: float) -> list[MemoryWrite]:
+        """Return changes of the memory as the inner store gets them.
+
+        Words of a sealed body would show what it is about, so they are sealed with it, before its first newline.
+        """
+        found: list[MemoryWrite] = []
+        for write in checked_writes(writes, at):
+            inner = write._replace(namespace=self.inner_namespace(write.namespace))
+            if self._bodies is not None and write.body is not None:
+                plain = b"%b\n%b" % (" ".join(write.words).encode(), write.body)
+                inner = inner._replace(body=self._bodies.seal(plain, write.namespace, "memory", write.key), words=())
+            found.append(inner)
+        return found
+
+    def _outer_item(self, item: StoredItem) -> tuple[StoredItem, Sequence[str]]:
+        """Return an item of the inner store as callers know it, and its words if they were sealed with it."""
+        namespace = self.outer_namespace(item.namespace)
+        if self._bodies is None:
+            return item._replace(namespace=namespace), ()
+        words, _, body = self._bodies.open(item.body, namespace, "memory", item.key).partition(b"\n")
+        return item._replace(namespace=namespace, body=body), words.decode().split()
 
     def _inner_record(self, thread: str, record: Record) -> Record:
         """Return *record* with its body changed. Its seal, hashes by which changes are found, stays."""
@@ -324,6 +379,10 @@ class StoreWrapper(StoreVerbs):
             case StoredSchedule():
                 name = self.outer_id(row.name)
                 return self._opened(row, name, "schedule", row.version)._replace(name=name)
+            case StoredItem():
+                return self._outer_item(row)[0]
+            case _ if isinstance(wanted, NamespaceFilter):
+                return self.outer_namespace(row)
             case _:  # the id of a thread that is followed
                 return self.outer_id(row)
 

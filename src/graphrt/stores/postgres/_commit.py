@@ -54,8 +54,8 @@ class Writing:
         release = commit.release and not self._empties
         self._changes: Final = _parts.commit_changes(commit, claim.lease_s, release=release)
         """Names of the changes, and their parameters."""
-        # The parts of a thread that is deleted are not written, but its messages to others are.
-        kept = Commit(commit.expected, commit.at, posts=commit.posts) if self._empties else commit
+        # The parts of a thread that is deleted are not written, but its messages to others and its memory are.
+        kept = Commit(commit.expected, commit.at, posts=commit.posts, memory=commit.memory) if self._empties else commit
         self._parts: Final = _parts.commit_parts(kept, claim.thread)
         tenant = tenant_of(claim.thread)
         if tenant is not None and commit.labels is None and not (claim.is_stored or claim.head.seq):

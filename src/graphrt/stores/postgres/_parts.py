@@ -24,7 +24,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from graphrt.stores._label_rows import label_row
+from graphrt.stores._memory_items import checked_writes
 from graphrt.stores.ids import tenant_of
+from graphrt.stores.postgres import _memory
 from graphrt.stores.postgres._schema import to_bytes
 from graphrt.stores.values import REMEMBERED, Commit
 
@@ -91,6 +93,8 @@ PARTS: Final = {
         " JOIN {s}.thread t ON t.id = p.thread AND t.seq > 0 ORDER BY t.no, p.place FOR KEY SHARE OF t"
         " ON CONFLICT (no, id) DO NOTHING"
     ),
+    "remember": _memory.REMEMBER,
+    "forget_items": _memory.FORGET,
 }
 """Statements that read the thread's row as `it`. `unlist` deletes the questions that are not open any more, and `list`
 inserts or updates the others."""
@@ -161,6 +165,14 @@ def commit_parts(commit: Commit, thread: str) -> list[Part]:
     if commit.taken:  # `forget` removes old ids, and needs the places to spare those of this commit
         parts += [Part("take", [[*commit.taken]], 0), Part("forget", [[*commit.taken]], 0)]
     parts += _bundles("post", ((to, to_bytes(id_), body) for to, id_, body in commit.posts), 2)
+    if commit.memory:
+        writes = checked_writes(commit.memory, commit.at)
+        for name, values in (
+            ("remember", _memory.columns(writes, commit.at)),
+            ("forget_items", _memory.deleted(writes)),
+        ):
+            if values:
+                parts.append(Part(name, values, sum(len(one.body or b"") for one in writes)))
     return parts
 
 

@@ -8,6 +8,7 @@
     question   one row for each open question
     mail       one row for each message, and for each that was taken, without a body
     schedule   one row for each schedule
+    memory     one row for each item of the memory; `path` is its namespace with a slash at the end
     live_follower, live_batch   live items on their way between processes (`_live`)
 
 `named` puts the quoted name of the schema in place of `{s}` in a statement.
@@ -20,7 +21,7 @@ yet. A *snapshot* is the state after an entry, a *blob* a large value, *meta* fa
 marks the last change of the row, and `fence` shuts out statements that are still under way (see `_commit`). Texts of
 callers are stored as bytea where they may have characters that PostgreSQL's text does not accept, such as NUL.
 
-The statements that use the tables are in `_statements`.
+The statements that use the tables are in `_statements`, and in `_memory`.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from graphrt.errors._codes.databases import FOREIGN_TABLE
 from graphrt.errors._codes.stores import STORE_NEWER, STORE_OLDER
 from graphrt.stores.postgres._driver import Connection
 
-VERSION: Final = 8
-"""Version of the tables, the only one that is read and written. Unreleased builds wrote 1 to 7 (decision 0168)."""
+VERSION: Final = 9
+"""Version of the tables, the only one that is read and written. Unreleased builds wrote 1 to 8 (decision 0168)."""
 
 _TABLES: Final = """
 CREATE TABLE {s}.thread (
@@ -118,6 +119,18 @@ CREATE TABLE {s}.schedule (
     due_at float8 NOT NULL,
     body bytea NOT NULL
 );
+CREATE TABLE {s}.memory (
+    path text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    body bytea NOT NULL,
+    words text[] NOT NULL,
+    created_at float8 NOT NULL,
+    updated_at float8 NOT NULL,
+    expires_at float8,
+    PRIMARY KEY (path, key)
+);
+CREATE INDEX memory_words ON {s}.memory USING gin (words);
+CREATE INDEX memory_expires ON {s}.memory (expires_at) WHERE expires_at IS NOT NULL;
 CREATE UNLOGGED TABLE {s}.live_follower (thread text COLLATE "C" PRIMARY KEY, until timestamptz NOT NULL);
 CREATE UNLOGGED TABLE {s}.live_batch (
     place bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -217,7 +230,7 @@ def _refuse_foreign(connection: Connection, schema: str) -> None:
     taken = connection.execute(
         b"SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s"
         b" AND c.relname IN ('thread', 'record', 'staged', 'snapshot', 'blob', 'meta', 'label', 'question', 'mail',"
-        b" 'schedule', 'live_follower', 'live_batch')"
+        b" 'schedule', 'memory', 'live_follower', 'live_batch')"
         b" ORDER BY 1",
         [schema],
     ).fetchone()

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, final
 
@@ -21,19 +21,22 @@ from graphrt.errors import StoreError
 from graphrt.errors._codes.threads import CONFLICT, LOST_LEASE, UNKNOWN_THREAD
 from graphrt.stores import _checks
 from graphrt.stores._label_rows import Position, from_token, to_token
+from graphrt.stores._memory_items import checked_writes
 from graphrt.stores._sql import Statement
 from graphrt.stores.filters import (
     DueFilter,
     Filter,
     FollowerFilter,
     MailFilter,
+    MemoryFilter,
+    NamespaceFilter,
     QuestionFilter,
     ScheduleFilter,
     ThreadFilter,
     place_of,
 )
 from graphrt.stores.ids import check_id
-from graphrt.stores.postgres import _claims, _statements, _url
+from graphrt.stores.postgres import _claims, _memory, _statements, _url
 from graphrt.stores.postgres._calls import Calls
 from graphrt.stores.postgres._claims import PostgresClaim
 from graphrt.stores.postgres._commit import Writing
@@ -51,6 +54,7 @@ from graphrt.stores.values import (
     LiveBatch,
     Loaded,
     MailMessage,
+    MemoryWrite,
     Offer,
     OpenQuestion,
     Record,
@@ -305,6 +309,10 @@ class PostgresStore(StoreVerbs):
                 page = {"after": place_of(after), "most": limit}
                 rows = self._fetched(f"read mail of thread {wanted.thread!r}", SQL.messages(wanted), **page)
                 found = [MailMessage(place, to_text(name), body) for place, name, body in rows]
+            case MemoryFilter():
+                found = _memory.listed(self._calls, wanted, limit)
+            case NamespaceFilter():
+                found = _memory.namespaces(self._calls, wanted, after, limit)
             case FollowerFilter():
                 values = {"threads": [*wanted.threads], "after": after or "", "most": limit}
                 found = [row[0] for row in self._calls.ask("look for followers", _statements.FOLLOWED, values)]
@@ -390,6 +398,15 @@ class PostgresStore(StoreVerbs):
         # Repeated after a lost connection it may find its own change, and then says that another process was faster.
         # Callers look at the schedule again in that case.
         return self._calls.call(work, f"write schedule {name!r}", unknown="List the schedules to see whether it was.")
+
+    def write_memory(self, writes: Sequence[MemoryWrite], *, at: float) -> None:
+        """Write to the memory, outside of any thread. See `Store.write_memory`."""
+        _memory.write(self._calls, checked_writes(writes, at), at)
+
+    def purge_memory(self, *, expired_by: float, namespace: str = "") -> int:
+        """Delete the items of the memory that have expired by then. See `Store.purge_memory`."""
+        values = [expired_by, *MemoryFilter(now=expired_by, namespace=namespace).bounds]
+        return int(self._calls.ask("purge the memory", _memory.PURGE, values).rowcount)
 
     def follow_live(self, thread: str, *, for_s: float) -> int:
         """Note interest in *thread* for *for_s* seconds, at most 60; return the place of its newest batch, or 0."""
@@ -528,7 +545,13 @@ class PostgresStore(StoreVerbs):
         """Vacuum the tables that had erased values, and return sentences about the bytes that this leaves."""
 
         def work(connection: Connection, _: bool) -> None:  # noqa: FBT001
-            for table in ("record", "staged", "snapshot", "blob"):  # not in a transaction, where VACUUM cannot run
+            for table in (
+                "record",
+                "staged",
+                "snapshot",
+                "blob",
+                "memory",
+            ):  # not in a transaction, where VACUUM cannot run
                 self._calls.run(connection, "VACUUM {s}." + table)
 
         self._calls.call(work, "vacuum the tables")

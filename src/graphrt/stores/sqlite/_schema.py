@@ -5,6 +5,7 @@
     part     meta, snapshots, staged bodies, blobs and messages (`_query`), by thread, kind and name; some are ordered by `place`
     label, tag, question   what threads are found by (`_writing`)
     schedule one row for each schedule
+    memory   one row for each item of the memory (`_memory`); memory_word has its words
 
 An *entry* is one line of a thread's journal. *Staged* bodies are kept until a later commit deletes them; a *blob* is a
 large value; the *meta* is one value that describes the thread. A *question* is an open one that the thread waits for.
@@ -12,7 +13,7 @@ large value; the *meta* is one value that describes the thread. A *question* is 
 Because of their keys, the records of a thread lie next to each other, in order, without a second index. A thread's
 number is never used again, so a claim on a deleted thread cannot affect a new thread with the same id.
 
-The statements that use the tables are in `_reading`, `_writing`, and the modules named above.
+The statements that use the tables are in `_reading`, `_writing`, `_memory`, and the modules named above.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ SPAN: Final = 2**36
 THREADS: Final = 2**27 - 1
 """Largest number of a thread: the keys of its records still fit into 63 bits."""
 
-VERSION: Final = 7
-"""Version of the tables, the only one that is read and written. Unreleased builds wrote 1 to 6 (decision 0168)."""
+VERSION: Final = 8
+"""Version of the tables, the only one that is read and written. Unreleased builds wrote 1 to 7 (decision 0168)."""
 APPLICATION: Final = 0x67727431
 """`PRAGMA application_id` of a store's file: "grt1"."""
 
@@ -92,6 +93,14 @@ _TABLES: Final = (
         "CREATE TABLE schedule(name TEXT PRIMARY KEY, graph TEXT NOT NULL, version TEXT NOT NULL, due_at REAL NOT NULL,"
         " body BLOB NOT NULL) WITHOUT ROWID"
     ),
+    # A `path` is a namespace with a slash at its end, so that a namespace and those below it are one range.
+    (
+        "CREATE TABLE memory(no INTEGER PRIMARY KEY, path TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL,"
+        " created_at REAL NOT NULL, updated_at REAL NOT NULL, expires_at REAL, UNIQUE(path, key))"
+    ),
+    "CREATE INDEX memory_expires ON memory(expires_at) WHERE expires_at IS NOT NULL",
+    "CREATE TABLE memory_word(word TEXT NOT NULL, no INTEGER NOT NULL, PRIMARY KEY(word, no)) WITHOUT ROWID",
+    "CREATE INDEX memory_word_no ON memory_word(no)",
 )
 
 

@@ -25,7 +25,7 @@ definition of a schedule has a random *version*, so that a worker cannot move on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, TypeGuard, final
@@ -36,18 +36,22 @@ from graphrt.errors._codes.stores import BAD_COMMIT
 from graphrt.errors._codes.threads import CONFLICT, LOST_LEASE, THREAD_HAS_MOVED, UNKNOWN_THREAD
 from graphrt.stores import _checks
 from graphrt.stores._label_rows import Position, from_token, to_token
+from graphrt.stores._memory_items import checked_writes
 from graphrt.stores._owners import Holder, now_s
 from graphrt.stores.filters import (
     DueFilter,
     Filter,
     FollowerFilter,
     MailFilter,
+    MemoryFilter,
+    NamespaceFilter,
     QuestionFilter,
     ScheduleFilter,
     ThreadFilter,
     place_of,
 )
 from graphrt.stores.ids import check_id, tenant_of
+from graphrt.stores.sqlite import _memory as memory
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite import _whole_file as whole_file
 from graphrt.stores.sqlite import _writing as writing
@@ -70,6 +74,7 @@ from graphrt.stores.values import (
     LiveBatch,
     Loaded,
     MailMessage,
+    MemoryWrite,
     Offer,
     OpenQuestion,
     Record,
@@ -242,6 +247,8 @@ class SqliteStore(StoreVerbs):
             size += len(body)
         for _, _, body in commit.posts:
             size += len(body)
+        for write in commit.memory:
+            size += len(write.body or b"")
         if commit.snapshot is not None:
             size += len(commit.snapshot.body)
         kept = f"thread {thread!r} is at entry {commit.expected}; nothing of this commit was stored"
@@ -299,6 +306,10 @@ class SqliteStore(StoreVerbs):
                 found = self._file.read(lambda db: self._questions(db, wanted, after, most))
             case MailFilter():
                 found = self._file.read(lambda db: self._mail(db, wanted, after, most), check_id(wanted.thread))
+            case MemoryFilter():
+                found = self._file.read(lambda db: memory.listed(db, wanted, most))
+            case NamespaceFilter():
+                found = self._file.read(lambda db: memory.namespaces(db, wanted, after, most))
             case FollowerFilter():
                 found = self._live.followed(wanted.threads, after or "", most)
             case _:
@@ -441,6 +452,26 @@ class SqliteStore(StoreVerbs):
         # In an error, the schedule stands where a thread's id would.
         kept = f"schedule {name!r} is as it was"
         return self._file.write(Write(work, landed, kept, f"of schedule {name}", size=size))
+
+    def write_memory(self, writes: Sequence[MemoryWrite], *, at: float) -> None:
+        """Write to the memory, outside of any thread. See `Store.write_memory`."""
+        size = sum(len(write.body or b"") for write in checked_writes(writes, at))
+        self._file.write(
+            Write(
+                lambda db: memory.write(db, writes, at),
+                lambda db, _: memory.is_written(db, writes, at),
+                "the memory is as it was",
+                "",
+                size=size,
+            )
+        )
+
+    def purge_memory(self, *, expired_by: float, namespace: str = "") -> int:
+        """Delete the items of the memory that have expired by then. See `Store.purge_memory`."""
+        bounds = MemoryFilter(now=expired_by, namespace=namespace).bounds
+        # If the outcome is unknown, a failure is reported: the call may be repeated.
+        kept = "no item of the memory was deleted"
+        return self._file.write(Write(lambda db: memory.purge(db, expired_by, bounds), lambda _db, _: False, kept, ""))
 
     def follow_live(self, thread: str, *, for_s: float) -> int:
         """Note that a follower reads live items of *thread* for *for_s* seconds. Returns its newest batch's place."""

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Final
 from graphrt.errors._codes.databases import TOO_MANY_THREADS
 from graphrt.stores._label_rows import LabelRow, label_row, load_tags
 from graphrt.stores.ids import tenant_of
+from graphrt.stores.sqlite import _memory as memory
 from graphrt.stores.sqlite import _reading as reading
 from graphrt.stores.sqlite._reading import NAMES, PLACE, Row
 from graphrt.stores.sqlite._schema import BLOB, MAIL, META, SNAPSHOT, SPAN, STAGED, TAKEN, THREADS
@@ -190,7 +191,7 @@ def advance(db: Connection, claim: SqliteClaim, commit: Commit, seq: int, now_s:
     return done.rowcount == 1
 
 
-def put(db: Connection, claim: SqliteClaim, commit: Commit) -> int:
+def put(db: Connection, claim: SqliteClaim, commit: Commit) -> int:  # noqa: C901 - one step for each part of a commit
     """Write the records and parts of *commit*. Returns the place of the next body to stage."""
     no, place = claim.no, claim.staged
     for record in commit.records:
@@ -214,6 +215,8 @@ def put(db: Connection, claim: SqliteClaim, commit: Commit) -> int:
         put_questions(db, no, claim.thread, commit.questions)
     if commit.taken or commit.posts:
         put_messages(db, no, commit)
+    if commit.memory:
+        memory.write(db, commit.memory, commit.at)
     if commit.release:
         free(db, claim)
     return place

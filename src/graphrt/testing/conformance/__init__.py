@@ -30,6 +30,7 @@ from graphrt.testing.conformance import (
     listing,
     live,
     mail,
+    memory,
     parts,
     posting,
     records,
@@ -100,7 +101,7 @@ class Clause(Rule):
 # fmt: off
 _ANY_STORE: Final = (
     claims, commits, records, parts, listing, whole, erasing, life, threads, finding, mail, posting, schedules,
-    live,
+    live, memory,
 )
 # fmt: on
 _DURABLE: Final = (leases, reopening)
@@ -111,6 +112,7 @@ _NEEDS: Final[dict[ModuleType, Offer]] = {
     finding: "labels",
     live: "live",
     mail: "mail",
+    memory: "memory",
     posting: "mail",
     schedules: "schedules",
 }

@@ -1,0 +1,348 @@
+"""`ctx.memory`: the memory of a node. What a task reads is recorded, and what it writes waits for its commit.
+
+    ctx.memory.put ──> Task.memory ──> MemoryWritten ──> Commit.memory      one transaction with the superstep's entries
+    ctx.memory.get ──> the store, recorded as an effect ──> overlaid with what the task itself has written
+
+*Writes* belong to an execution of the task: those of the execution that succeeds count, and no others. A result of an
+effect, or of a tool, is recorded, and the function behind it does not run again. So its record has what it wrote
+(`EffectRecorded.memory`), and an execution that is given the result writes that again (`written_memory`).
+
+*Reads* are effects: an execution that runs again reads what it read before. Inside of an effect they are not recorded
+by themselves, because the result of that effect is. For the terms, see docs/glossary.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
+
+from graphrt import events
+from graphrt._ambient import surroundings
+from graphrt._arguments import is_number
+from graphrt._drivers.written_memory import note
+from graphrt._due_times import expiry
+from graphrt._engine.storability import check_storable
+from graphrt._engine.task import Task
+from graphrt._journal.memory_writes import words_in
+from graphrt._plan.fields import own
+from graphrt.commands import check_expiry
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.memory import NO_MEMORY
+from graphrt.stores._memory_items import LONGEST_SEARCH, check_key, check_size, words_of
+from graphrt.stores.filters import MemoryFilter
+from graphrt.stores.ids import beside, check_namespace
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from graphrt._codec import Codec
+    from graphrt._drivers.context import Context
+    from graphrt._drivers.run_services import RunServices
+    from graphrt.stores.values import StoredItem
+
+MOST_FOUND: Final = 1_000
+"""Most items that one search returns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryItem:
+    """An item of the memory."""
+
+    namespace: str
+    """Its namespace, such as `customers/42`, without the tenant."""
+    key: str
+    """Its name in the namespace."""
+    value: Any
+    created_at: float | None
+    """When it was made, in seconds since the epoch; None if the task that reads it has written it, which its commit will
+    store."""
+    updated_at: float | None
+    """When it was written last; None as above."""
+    expires_at: float | None = None
+    """When it expires, in seconds since the epoch; None if it does not, or if that depends on the commit."""
+    score: float = 1.0
+    """How well it fits the query: the share of the query's words that it has, above 0 and up to 1. Rare words weigh more.
+    1 without a query."""
+
+
+class Memory(Protocol):
+    """Items by namespace and key, which outlive threads and which all threads share.
+
+    `ctx.memory` and `Runtime.memory` are such memories; a double for a unit test may be another one. A namespace has
+    segments, such as `customers/42`, and contains those below it. Async code uses the twins with an `a`, which do not
+    block the event loop.
+    """
+
+    def put(
+        self,
+        namespace: str,
+        key: str,
+        value: Any,
+        *,
+        expires_s: float | None = None,
+        expires_at: datetime | float | None = None,
+    ) -> None:
+        """Write an item, in place of the one with this key.
+
+        Args:
+            namespace: 1 to 200 of the characters `A-Z a-z 0-9 _ . : @ + = -`, in segments separated by `/`.
+            key: 1 to 200 printable characters.
+            value: Any value that can be stored, of at most 65,536 bytes in its stored form.
+            expires_s: Seconds after which it is not found any more.
+            expires_at: The moment, in place of *expires_s*: a datetime with a time zone, or seconds since the epoch.
+
+        Raises:
+            InputError: Namespace (`bad-namespace`), key or size (`bad-memory`), or another argument is wrong.
+            UpdateError: The value cannot be stored.
+        """
+        ...
+
+    def get(self, namespace: str, key: str) -> MemoryItem | None:
+        """Return the item, or None if there is none or it has expired."""
+        ...
+
+    def search(self, namespace: str, query: str = "", *, limit: int = 10) -> list[MemoryItem]:
+        """Return items of *namespace* and of the namespaces below it.
+
+        Args:
+            namespace: Where to search; empty for the whole memory of the tenant.
+            query: Text, of which an item must have at least one word, in its key or value; upper and lower case do not
+                differ. Those with the highest score come first, then the newest. Empty lists all, the newest first.
+            limit: Maximum number of items, 1 to 1,000.
+
+        Raises:
+            InputError: An argument is wrong.
+        """
+        ...
+
+    def delete(self, namespace: str, key: str) -> None:
+        """Delete the item, if there is one."""
+        ...
+
+    async def aput(
+        self,
+        namespace: str,
+        key: str,
+        value: Any,
+        *,
+        expires_s: float | None = None,
+        expires_at: datetime | float | None = None,
+    ) -> None:
+        """Write an item; see `put`."""
+        ...
+
+    async def aget(self, namespace: str, key: str) -> MemoryItem | None:
+        """Return the item, or None; see `get`."""
+        ...
+
+    async def asearch(self, namespace: str, query: str = "", *, limit: int = 10) -> list[MemoryItem]:
+        """Return items of *namespace*; see `search`."""
+        ...
+
+    async def adelete(self, namespace: str, key: str) -> None:
+        """Delete the item, if there is one."""
+        ...
+
+
+@final
+class TaskMemory:
+    """The memory of one attempt of a task: `ctx.memory`, a `Memory`.
+
+    Writes take effect when the superstep commits, in one transaction with it. Until then only the task itself finds
+    them. An attempt that fails, times out or is retried writes nothing.
+
+    Args:
+        context: The context of the attempt.
+        services: Those of its run.
+        task: Its task.
+
+    Raises:
+        InputError: The run has no thread in a store (`no-memory`), or its store keeps no memory (`store-lacks`).
+    """
+
+    __slots__ = ("_context", "_execution", "_services", "_store", "_task")
+
+    def __init__(self, context: Context[Any], services: RunServices, task: Task) -> None:
+        store = services.memory
+        if store is None:
+            raise NO_MEMORY(node=task.node.name, where=task.engine.where(task))
+        store.require("memory")
+        self._context, self._services, self._task, self._store = context, services, task, store
+        self._execution = context._execution
+
+    def put(
+        self,
+        namespace: str,
+        key: str,
+        value: Any,
+        *,
+        expires_s: float | None = None,
+        expires_at: datetime | float | None = None,
+    ) -> None:
+        """Write an item when the superstep commits; see `Memory.put`."""
+        self._context._check()
+        task = self._task
+        check_expiry(expires_s, "expires_s= of an item of the memory")
+        until = expiry(expires_s, expires_at)
+        value = check_storable(task.engine, task, value, "writes a value to the memory")
+        check_size(task.engine.plan.codec.dump(value))
+        self._write(
+            events.MemoryWritten(
+                task=task.id,
+                namespace=check_namespace(namespace, bare=True),
+                key=check_key(key),
+                value=own(value),
+                expires_s=None if expires_s is None else float(expires_s),
+                expires_at=until,
+            )
+        )
+
+    def delete(self, namespace: str, key: str) -> None:
+        """Delete the item when the superstep commits, if there is one then."""
+        self._context._check()
+        namespace = check_namespace(namespace, bare=True)
+        self._write(events.MemoryWritten(task=self._task.id, namespace=namespace, key=check_key(key), deleted=True))
+
+    def _write(self, event: events.MemoryWritten) -> None:
+        """Note a write of this execution, and of the effect that makes it."""
+        note(self._task, self._execution, event)
+        self._context._check_kept()
+
+    def get(self, namespace: str, key: str) -> MemoryItem | None:
+        """Return the item, or None if there is none or it has expired."""
+        found = self._read("get", namespace, key)
+        return found[0] if found else None
+
+    def search(self, namespace: str, query: str = "", *, limit: int = 10) -> list[MemoryItem]:
+        """Return items of *namespace* and of those below it; see `Memory.search`."""
+        return self._read("search", namespace, query, limit)
+
+    async def aput(
+        self,
+        namespace: str,
+        key: str,
+        value: Any,
+        *,
+        expires_s: float | None = None,
+        expires_at: datetime | float | None = None,
+    ) -> None:
+        """Write an item when the superstep commits; the same as `put`, which does not block."""
+        self.put(namespace, key, value, expires_s=expires_s, expires_at=expires_at)
+
+    async def adelete(self, namespace: str, key: str) -> None:
+        """Delete the item when the superstep commits; the same as `delete`, which does not block."""
+        self.delete(namespace, key)
+
+    async def aget(self, namespace: str, key: str) -> MemoryItem | None:
+        """Return the item, or None; see `get`."""
+        found = await self._aread("get", namespace, key)
+        return found[0] if found else None
+
+    async def asearch(self, namespace: str, query: str = "", *, limit: int = 10) -> list[MemoryItem]:
+        """Return items of *namespace*; see `search`."""
+        return await self._aread("search", namespace, query, limit)
+
+    def _read(self, verb: str, *args: Any) -> list[MemoryItem]:
+        """Return what a read finds; *args* are those of the verb, `get` or `search`."""
+        wanted = self._wanted(verb, args)
+        if surroundings().memory is not None:
+            self._context._check()
+            return self._overlaid(wanted, args, self._stored(wanted, args))
+        return self._overlaid(
+            wanted, args, self._context.effect(f"memory.{verb}", lambda *_: self._stored(wanted, args), *args)
+        )
+
+    async def _aread(self, verb: str, *args: Any) -> list[MemoryItem]:
+        """Do what `_read` does, without blocking the event loop."""
+        from graphrt._drivers.blocking_calls import call_store
+
+        wanted = self._wanted(verb, args)
+
+        async def stored(*_: Any) -> list[dict[str, Any]]:
+            """Read the store: the effect that records it."""
+            return await call_store(self._services, self._stored, wanted, args)
+
+        if surroundings().memory is not None:
+            self._context._check()
+            return self._overlaid(wanted, args, await stored())
+        return self._overlaid(wanted, args, await self._context.effect(f"memory.{verb}", stored, *args))
+
+    def _wanted(self, verb: str, args: tuple[Any, ...]) -> MemoryFilter:
+        """Return the filter for a read, with a bare namespace, after checking its arguments."""
+        if verb == "get":
+            namespace, key = args
+            return MemoryFilter(now=0.0, namespace=check_namespace(namespace, bare=True), key=check_key(key))
+        return search_filter(*args, bare=True)
+
+    def _stored(self, wanted: MemoryFilter, args: tuple[Any, ...]) -> list[dict[str, Any]]:
+        """Read the store, and return what it has in the form in which it is recorded."""
+        tenant = beside(self._task.engine.thread or "", "")
+        inner = replace(wanted, namespace=f"{tenant}{wanted.namespace}", now=self._services.clock())
+        # As many more as the task has written itself: these may take the place of what is found.
+        limit = (args[2] if len(args) == 3 else 1) + len(self._writes())
+        found = self._store.query(inner, limit=limit)
+        return [recorded(item._replace(namespace=item.namespace[len(tenant) :]), self._codec) for item in found]
+
+    @property
+    def _codec(self) -> Codec:
+        return self._task.engine.plan.codec
+
+    def _writes(self) -> Mapping[tuple[str, str], events.MemoryWritten]:
+        """Return what this execution has written so far."""
+        extra = self._task.extra
+        return {} if extra is None else extra.memory.get(self._execution, {})
+
+    def _overlaid(self, wanted: MemoryFilter, args: tuple[Any, ...], stored: list[Any]) -> list[MemoryItem]:
+        """Return what was read of the store, with what this execution has written: its own items first."""
+        writes = self._writes()
+        mine: list[MemoryItem] = []
+        for (namespace, key), event in reversed([*writes.items()]):  # the newest write first
+            item = MemoryItem(
+                namespace=namespace,
+                key=key,
+                value=own(event.value),
+                created_at=None,
+                updated_at=None,
+                expires_at=event.expires_at,
+            )
+            score = self._score(wanted, event)
+            if not event.deleted and score:
+                mine.append(replace(item, score=score))
+        mine.sort(key=lambda item: -item.score)
+        rest = [MemoryItem(**one) for one in stored if (one["namespace"], one["key"]) not in writes]
+        return [*mine, *rest][: args[2] if len(args) == 3 else 1]
+
+    def _score(self, wanted: MemoryFilter, event: events.MemoryWritten) -> float:
+        """Return the score of an item that this execution has written: the share of the words; 0 if it does not fit."""
+        first, end = wanted.bounds
+        there = first <= f"{event.namespace}/" < end
+        if wanted.key is not None:
+            there = (event.namespace, event.key) == (wanted.namespace, wanted.key)
+        if not there or not wanted.words:
+            return float(there)
+        words = words_in(event.key, self._codec.dump(event.value))
+        return round(len(set(wanted.words).intersection(words)) / len(wanted.words), 6)
+
+
+def search_filter(namespace: Any, query: Any, limit: Any, *, bare: bool) -> MemoryFilter:
+    """Return the filter for a search, after checking its arguments.
+
+    Raises:
+        InputError: One of them is wrong.
+    """
+    if not isinstance(query, str):
+        raise INVALID_ARGUMENT(argument="query= of a search", value=query, wanted="a text", boundary=True)
+    if not (is_number(limit) and limit in range(1, MOST_FOUND + 1)):
+        wanted = f"a number of items, 1 to {MOST_FOUND:,}"
+        raise INVALID_ARGUMENT(argument="limit= of a search", value=limit, wanted=wanted, boundary=True)
+    words = words_of(query)[:LONGEST_SEARCH]
+    found = MemoryFilter(now=0.0, namespace=check_namespace(namespace, bare=bare, scope=True), words=words)
+    # A query of punctuation alone has no words, and nothing has them.
+    return replace(found, words=("",)) if query.strip() and not words else found
+
+
+def recorded(item: StoredItem, codec: Codec) -> dict[str, Any]:
+    """Return an item of the store with its value decoded, as plain data that an effect records."""
+    fields = item._asdict()
+    return {"value": codec.load(fields.pop("body")), **fields}

@@ -1,0 +1,77 @@
+"""What a commit writes to the memory: the changes of those tasks of its superstep that succeeded.
+
+A task notes what it writes, and the superstep's commit makes the changes in the store, in the transaction that appends
+the entries. So a crash leaves both or none, and the memory is what the entries say (decision 0250). A fork, a copy or an
+import of a thread repeats entries and writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic_core import from_json
+
+from graphrt import events
+from graphrt._codec.refusal import TAG
+from graphrt._engine.emit_events import Logged
+from graphrt.stores._memory_items import words_of
+from graphrt.stores.ids import beside
+from graphrt.stores.values import MemoryWrite
+
+if TYPE_CHECKING:
+    from graphrt._codec import Codec
+
+_HIDDEN: Final = frozenset({"bytes", "bytearray", "secret"})
+"""Tags of encoded values whose text says nothing that is searched for."""
+
+
+def memory_writes(logged: Sequence[Logged], codec: Codec, thread: str, at: float) -> list[MemoryWrite]:
+    """Return what the commit of the events *logged* to *thread*, made at *at*, writes to the memory.
+
+    Only the commit of a superstep of the graph at the top writes, and only what was written by tasks that succeeded
+    themselves, in nested graphs that succeeded. An edit that takes a task as finished drops what it wrote.
+    """
+    wrote = [(path, event) for path, event in logged if isinstance(event, events.MemoryWritten)]
+    if not any(isinstance(event, events.SuperstepCommitted) for path, event in logged if not path):
+        return []
+    done = {event.task for _, event in logged if isinstance(event, events.TaskSucceeded) and not event.edited}
+    return [
+        _write(event, codec, thread, at) for path, event in wrote if done.issuperset((event.task, *_enclosing(path)))
+    ]
+
+
+def _write(event: events.MemoryWritten, codec: Codec, thread: str, at: float) -> MemoryWrite:
+    """Return the change that *event* says, in the memory of the tenant of *thread*."""
+    namespace = beside(thread, event.namespace)
+    if event.deleted:
+        return MemoryWrite(namespace, event.key, None)
+    body = codec.dump(event.value)
+    expires_at = event.expires_at if event.expires_s is None else at + event.expires_s
+    return MemoryWrite(namespace, event.key, body, words_in(event.key, body), expires_at)
+
+
+def words_in(key: str, body: bytes) -> tuple[str, ...]:
+    """Return the words by which the item with this *key* and encoded value is found."""
+    return words_of(key, *_texts(from_json(body)))
+
+
+def _enclosing(path: str) -> Iterator[str]:
+    """Yield the ids of the tasks whose nested graphs enclose what has *path*: `2.0:a` and `2.0:a/1.0:b` for both."""
+    parts = path.rstrip("/").split("/") if path else []
+    yield from ("/".join(parts[:number]) for number in range(1, len(parts) + 1))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts and whole numbers in an encoded value, in their order; neither its keys nor names of classes."""
+    if isinstance(value, str):
+        yield value
+    elif value.__class__ is int:
+        yield str(value)
+    elif isinstance(value, list):
+        for one in value:  # pyright: ignore[reportUnknownVariableType]  # JSON
+            yield from _texts(one)
+    elif isinstance(value, dict) and value.get(TAG) not in _HIDDEN:  # pyright: ignore[reportUnknownMemberType]
+        for name, one in value.items():  # pyright: ignore[reportUnknownVariableType]
+            if name != TAG:
+                yield from _texts(one)

@@ -1,0 +1,170 @@
+"""`Runtime.memory`: the memory of a runtime's store, for programs outside of nodes.
+
+What is written here is in no journal: the store has it when the call returns. Nodes use `ctx.memory`, whose writes
+belong to their tasks (`_drivers.task_memory`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, final
+
+from graphrt._codec import NotStorable
+from graphrt._drivers.task_memory import MemoryItem, recorded, search_filter
+from graphrt._due_times import expiry
+from graphrt._engine.engine import Engine
+from graphrt._engine.redacting import redacted_value
+from graphrt._journal.memory_writes import words_in
+from graphrt._runs.open_run import not_storable
+from graphrt._runs.run_config import RunConfig
+from graphrt.commands import check_expiry
+from graphrt.errors._codes.memory import RUNTIME_WITHOUT_MEMORY
+from graphrt.stores._memory_items import check_key, check_size
+from graphrt.stores.filters import MemoryFilter, NamespaceFilter
+from graphrt.stores.ids import check_namespace
+from graphrt.stores.values import MemoryWrite
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from graphrt.stores.protocol import Store
+
+
+@final
+class SharedMemory:
+    """The memory of a runtime's store: `runtime.memory`, a `graphrt.memory.Memory` with verbs for the whole of it.
+
+    Each method has an async twin with an `a` before its name. In a store that tenants share, a namespace may begin with
+    a tenant and `~`; the store of one tenant has the namespaces of that tenant alone.
+
+    Raises:
+        InputError: The runtime has no store (`no-memory`), or its store keeps no memory (`store-lacks`).
+    """
+
+    __slots__ = ("_config", "_store", "_unhurried")
+
+    def __init__(self, config: RunConfig, unhurried: Callable[[Callable[[], Any]], Any]) -> None:
+        store = config.store
+        if store is None:
+            raise RUNTIME_WITHOUT_MEMORY(where=config.plan.place())
+        store.require("memory")
+        self._config = config
+        self._store: Store = store
+        self._unhurried = unhurried
+        """Makes a call that may block, and returns an awaitable of its result; for the async twins."""
+
+    def put(
+        self,
+        namespace: str,
+        key: str,
+        value: Any,
+        *,
+        expires_s: float | None = None,
+        expires_at: datetime | float | None = None,
+    ) -> None:
+        """Write an item, in place of the one with this key; see `graphrt.memory.Memory.put`.
+
+        Raises:
+            InputError: An argument is wrong, or the value cannot be stored (`not-storable`).
+            AuditError: The runtime redacts, and the value could not be redacted.
+        """
+        check_expiry(expires_s, "expires_s= of an item of the memory")
+        until = expiry(expires_s, expires_at)
+        body = check_size(self._encoded(value))
+        at = self._config.clock()
+        if expires_s is not None:
+            until = at + expires_s
+        namespace, key = check_namespace(namespace), check_key(key)
+        self._store.write_memory([MemoryWrite(namespace, key, body, words_in(key, body), until)], at=at)
+
+    def _encoded(self, value: Any) -> bytes:
+        """Return *value*, redacted, in its stored form."""
+        config = self._config
+        engine = Engine(config.plan, config.limits)
+        try:
+            if config.redactor is not None:
+                engine.redact_with(config.redactor)
+                value = redacted_value(engine, value, "a value for the memory")
+            return config.plan.codec.dump(value)
+        except NotStorable as error:
+            raise not_storable(engine, error, "The value for the memory is one") from error
+
+    def get(self, namespace: str, key: str) -> MemoryItem | None:
+        """Return the item, or None if there is none or it has expired."""
+        wanted = MemoryFilter(now=self._config.clock(), namespace=check_namespace(namespace), key=check_key(key))
+        found = self._store.query(wanted, limit=1)
+        return MemoryItem(**recorded(found[0], self._config.plan.codec)) if found else None
+
+    def search(self, namespace: str = "", query: str = "", *, limit: int = 10) -> list[MemoryItem]:
+        """Return items of *namespace* and of those below it; see `graphrt.memory.Memory.search`."""
+        wanted = replace(search_filter(namespace, query, limit, bare=False), now=self._config.clock())
+        return [
+            MemoryItem(**recorded(item, self._config.plan.codec)) for item in self._store.query(wanted, limit=limit)
+        ]
+
+    def delete(self, namespace: str, key: str) -> None:
+        """Delete the item, if there is one."""
+        write = MemoryWrite(check_namespace(namespace), check_key(key), None)
+        self._store.write_memory([write], at=self._config.clock())
+
+    def namespaces(self, namespace: str = "") -> list[str]:
+        """Return *namespace* and those below it that have items, in their order; all by default."""
+        scope = check_namespace(namespace, scope=True)
+        return self._store.query(NamespaceFilter(now=self._config.clock(), namespace=scope))
+
+    def clear(self, namespace: str) -> int:
+        """Delete all items of *namespace* and of those below it, and return their number.
+
+        Items that have expired are deleted too, and not counted.
+        """
+        scope = check_namespace(namespace, scope=True)
+        found = self._store.query(MemoryFilter(now=float("-inf"), namespace=scope))
+        now = self._config.clock()
+        self._store.write_memory([MemoryWrite(item.namespace, item.key, None) for item in found], at=now)
+        return sum(item.expires_at is None or item.expires_at > now for item in found)
+
+    def purge(self) -> int:
+        """Delete the items that have expired, and return their number. Workers do so with their other retention."""
+        return self._store.purge_memory(expired_by=self._config.clock())
+
+    async def aput(
+        self,
+        namespace: str,
+        key: str,
+        value: Any,
+        *,
+        expires_s: float | None = None,
+        expires_at: datetime | float | None = None,
+    ) -> None:
+        """Write an item; see `put`."""
+        await self._unhurried(lambda: self.put(namespace, key, value, expires_s=expires_s, expires_at=expires_at))
+
+    async def aget(self, namespace: str, key: str) -> MemoryItem | None:
+        """Return the item, or None; see `get`."""
+        found: MemoryItem | None = await self._unhurried(lambda: self.get(namespace, key))
+        return found
+
+    async def asearch(self, namespace: str = "", query: str = "", *, limit: int = 10) -> list[MemoryItem]:
+        """Return items of *namespace*; see `search`."""
+        found: list[MemoryItem] = await self._unhurried(lambda: self.search(namespace, query, limit=limit))
+        return found
+
+    async def adelete(self, namespace: str, key: str) -> None:
+        """Delete the item, if there is one."""
+        await self._unhurried(lambda: self.delete(namespace, key))
+
+    async def anamespaces(self, namespace: str = "") -> list[str]:
+        """Return the namespaces that have items; see `namespaces`."""
+        found: list[str] = await self._unhurried(lambda: self.namespaces(namespace))
+        return found
+
+    async def aclear(self, namespace: str) -> int:
+        """Delete all items of *namespace*; see `clear`."""
+        number: int = await self._unhurried(lambda: self.clear(namespace))
+        return number
+
+    async def apurge(self) -> int:
+        """Delete the items that have expired; see `purge`."""
+        number: int = await self._unhurried(self.purge)
+        return number

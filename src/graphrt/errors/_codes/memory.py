@@ -1,0 +1,41 @@
+"""Errors of the memory that threads share: its namespaces, its items, and runs without it."""
+
+from __future__ import annotations
+
+from graphrt.errors import InputError
+from graphrt.errors._error_code import ErrorCode
+
+BAD_NAMESPACE = ErrorCode(
+    "bad-namespace",
+    InputError,
+    "{problem}",
+    known="a namespace has 1 to 200 of the characters A-Z a-z 0-9 _ . : @ + = - in segments that are separated by /, each"
+    " of which begins with a letter, a digit or _",
+    fix="Pass a namespace such as 'customers/42'; if yours cannot be written in these characters, use a hash of it.",
+    boundary=True,
+)
+NAMESPACE_OF_TENANT = BAD_NAMESPACE.variant(
+    "The namespace {given} has '~', which stands between a tenant and its namespaces.",
+    known="the memory of one tenant has no items of another one",
+    fix="Leave the tenant out: it is that of the store, or of the thread that runs.",
+)
+BAD_MEMORY = ErrorCode(
+    "bad-memory",
+    InputError,
+    "{what} of an item of the memory cannot be {given}.",
+    fix="Pass {wanted}.",
+    boundary=True,
+)
+NO_MEMORY = ErrorCode(
+    "no-memory",
+    InputError,
+    "Node {node!r} uses ctx.memory, and its run has no thread in a store.",
+    known="the memory is kept by the store of the runtime",
+    fix="Run the graph with a store. In a test, store='memory:' keeps everything in this process.",
+    boundary=True,
+)
+RUNTIME_WITHOUT_MEMORY = NO_MEMORY.variant("The runtime has no store, and so no memory.")
+TOOL_WITHOUT_MEMORY = NO_MEMORY.variant(
+    "The tool {tool!r} works for no node that has a context, and so has no memory.",
+    fix="Call the agent in a node by ctx.harness or ctx.bind(agent), in a run with a store.",
+)

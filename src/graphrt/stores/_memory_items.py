@@ -1,0 +1,155 @@
+"""Items of the memory: their checks, the words that they are found by, and the order of what a search finds.
+
+The memory belongs to a store and not to a thread. An *item* has a namespace, a key and a value. It is found by *words*:
+each longest run of letters and digits of its text, without differences of case (`words_of`). A store keeps them beside
+the value and compares them exactly. So all stores find the same items and rank them alike, whichever database they use
+(decision 0250).
+
+A search finds the items that have one of its words. Each word weighs the more, the fewer items of the searched
+namespaces have it: log(1 + (n - m + 0.5) / (m + 0.5)), where m of n items have it, which is the weight of BM25. The
+*score* of an item is the weight of the words that it has, as a share of the weight of all that were searched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import isfinite, log
+from typing import TYPE_CHECKING, Any, Final
+
+from graphrt.stores.filters import MemoryFilter
+from graphrt.stores.ids import check_namespace
+from graphrt.stores.values import MemoryWrite, StoredItem
+
+if TYPE_CHECKING:
+    from graphrt.errors import InputError
+
+LARGEST_BYTES: Final = 65_536
+"""Most bytes of the body of an item: a memory has notes, and no documents."""
+LONGEST_KEY: Final = 200
+"""Most characters of a key."""
+LONGEST_SEARCH: Final = 100
+"""Most words that are searched for at once; further ones of a query are left out."""
+LONGEST_WORD: Final = 64
+"""Most characters of a word. Longer runs, such as encoded bytes, are not searched for by anyone."""
+MOST_WORDS: Final = 2_000
+"""Most words of an item: further ones are not found."""
+_WORD: Final = re.compile(r"[^\W_]+").findall
+
+
+def words_of(*texts: str) -> tuple[str, ...]:
+    """Return the different words of *texts*, in the order of their first use, at most `MOST_WORDS`."""
+    import unicodedata  # an extension module, which hardly any program needs
+
+    found: dict[str, None] = {}
+    for text in texts:
+        for word in _WORD(unicodedata.normalize("NFKC", text).casefold()):
+            if len(word) <= LONGEST_WORD:
+                found[word] = None
+                if len(found) == MOST_WORDS:
+                    return tuple(found)
+    return tuple(found)
+
+
+def _bad(what: str, given: str, wanted: str) -> InputError:
+    """Return the error for an item that cannot be kept (`bad-memory`)."""
+    from graphrt.errors._codes.memory import BAD_MEMORY  # imported late, as few programs need it
+
+    return BAD_MEMORY(what=what, given=given, wanted=wanted)
+
+
+def check_key(key: Any) -> str:
+    """Return *key* if it can name an item.
+
+    Raises:
+        InputError: It is not a str of 1 to 200 printable characters (`bad-memory`).
+    """
+    if type(key) is str and 1 <= len(key) <= LONGEST_KEY and key.isprintable():
+        return key
+    given = f"{key[:80]!a}, of {len(key)} characters" if isinstance(key, str) else f"a {type(key).__name__}"
+    raise _bad("The key", given, f"a str of 1 to {LONGEST_KEY} printable characters")
+
+
+def check_size(body: bytes) -> bytes:
+    """Return *body* if it is small enough for an item.
+
+    Raises:
+        InputError: It is not (`bad-memory`).
+    """
+    if len(body) <= LARGEST_BYTES:
+        return body
+    wanted = f"a value of at most {LARGEST_BYTES:,} bytes in its stored form, and keep large ones elsewhere"
+    raise _bad("The value", f"as large as {len(body):,} bytes", wanted)
+
+
+def checked_writes(writes: Iterable[MemoryWrite], at: float) -> list[MemoryWrite]:
+    """Return *writes*, made at *at*, after checking them: the last one of each item, in the order of their names.
+
+    In this order, because two transactions that lock the same rows in different orders would wait for each other.
+
+    Raises:
+        InputError: One of them cannot be kept (`bad-namespace`, `bad-memory`).
+    """
+    found: dict[tuple[str, str], MemoryWrite] = {}
+    for write in writes:
+        namespace, key, body, words, expires_at = write
+        if body is not None:
+            if type(body) is not bytes:
+                raise _bad("The body", f"a {type(body).__name__}", "bytes")
+            check_size(body)
+        if not len(set(words)) == len(words) <= MOST_WORDS or any(_WORD(word) != [word] for word in words):
+            raise _bad("The words", "other than words_of() makes them", "what it returned")
+        if not isfinite(at) or (expires_at is not None and not isfinite(expires_at)):
+            raise _bad("The time", f"{expires_at!r} at {at!r}", "seconds since the epoch")
+        found[check_namespace(namespace), check_key(key)] = write
+    return [found[name] for name in sorted(found)]
+
+
+def written(write: MemoryWrite, before: StoredItem | None, at: float) -> StoredItem:
+    """Return the item that *write*, which does not delete it, makes at *at* in place of the one *before*."""
+    assert write.body is not None  # noqa: S101 - it deletes nothing
+    lives = before is not None and (before.expires_at is None or before.expires_at > at)
+    created_at = before.created_at if before is not None and lives else at
+    return StoredItem(write.namespace, write.key, write.body, created_at, at, write.expires_at)
+
+
+def newest_first(item: StoredItem) -> tuple[float, str, str]:
+    """Return the place of *item* in a list without a search."""
+    return -item.updated_at, f"{item.namespace}/", item.key  # the slash as in `MemoryFilter.bounds`
+
+
+def weights(total: int, counts: Mapping[str, int], words: Sequence[str]) -> dict[str, float]:
+    """Return the share of each of the searched *words* in a score.
+
+    Args:
+        total: Number of the items in the searched namespaces.
+        counts: How many of them have the word; a word that none has may be left out.
+    """
+    found = {word: log(1 + (total - (m := counts.get(word, 0)) + 0.5) / (m + 0.5)) for word in words}
+    whole = sum(found.values())
+    return {word: weight / whole for word, weight in found.items()}
+
+
+def score(shares: Mapping[str, float], words: Collection[str]) -> float:
+    """Return the score of an item with *words*, by the shares of the searched ones; 0 if it has none of them.
+
+    Rounded, so that it does not depend on the order of an addition.
+    """
+    return round(sum(share for word, share in shares.items() if word in words), 6)
+
+
+def found_in(wanted: MemoryFilter, items: Iterable[tuple[StoredItem, Collection[str]]]) -> list[StoredItem]:
+    """Return the items that *wanted* lets pass, in its order: the whole of a search, for stores without SQL.
+
+    Args:
+        wanted: The filter.
+        items: Items with their words; those of other namespaces may be among them.
+    """
+    fitting = [(item, words) for item, words in items if wanted.fits(item)]
+    if not wanted.words:
+        return sorted((item for item, _ in fitting), key=newest_first)
+    searched = dict.fromkeys(wanted.words)
+    counts = {word: sum(word in words for _, words in fitting) for word in searched}
+    shares = weights(len(fitting), counts, tuple(searched))
+    scored = [item._replace(score=points) for item, words in fitting if (points := score(shares, words)) > 0]
+    return sorted(scored, key=lambda item: (-item.score, *newest_first(item)))
