@@ -69,6 +69,9 @@ def _of_task(task: Task) -> Iterator[str]:
         effect.result is ERASED for effect in extra.effects.values()
     ):  # not `in`, which calls `__eq__` of the user's objects
         yield f"an effect of task {task.id}"
+    wrote = [*extra.memory.get(task.execution, {}).values(), *(one for e in extra.effects.values() for one in e.memory)]
+    if any(erased_in(part) for one in wrote for part in (one.namespace, one.key, one.value)):
+        yield f"what task {task.id} wrote to the memory"
     child = extra.child
     if child is not None:
         yield from (

@@ -31,9 +31,10 @@ from graphrt.errors._codes.erasing import BAD_ERASURE, PREDICATE_FAILED, STILL_N
 from graphrt.errors._codes.threads import CONFLICT
 from graphrt.events import ValuesErased
 from graphrt.stores._checks import encodes
+from graphrt.stores.filters import MemoryFilter
 from graphrt.stores.ids import check_id, local_id_of, shared_id
 from graphrt.stores.protocol import Store
-from graphrt.stores.values import Commit, Loaded, Record
+from graphrt.stores.values import Commit, Loaded, MemoryWrite, Record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,6 +76,7 @@ def erase(
         work.one(thread, asked=wanted is not None)
     if wanted is None:
         work.log_files_of_deleted_threads()
+        work.memory()
     return work.report()
 
 
@@ -216,7 +218,7 @@ class _Erasing:
         self._force: Final = force
         self._threads: list[str] = []
         self._left: list[Left] = []
-        self._records = self._lines = self._blobs = self._replies = 0
+        self._records = self._lines = self._blobs = self._replies = self._items = 0
         self._looked_at: tuple[ThreadErasure, Mapping[int, tuple[int, ...]]] | None = None
         """What the log file of the thread that was read last has alone, and is to be erased."""
         self._scrubs = False
@@ -239,6 +241,22 @@ class _Erasing:
             if error.code not in ("erasure-needed", "log-key-needed", "log-not-keyed"):
                 raise
             self._refused(error, thread, "needed" if error.code == "erasure-needed" else "key", asked=asked)
+
+    def memory(self) -> None:
+        """Delete the items of the memory that have the text, in their key or their value, if a text is erased.
+
+        Its namespaces are names, which erasures leave as they are.
+        """
+        text, store = self._choice.text, self._store
+        if text is None or "memory" not in store.offers:
+            return
+        items = store.query(MemoryFilter(now=float("-inf")))
+        chosen = [item for item in items if text in item.key or holds_text(item.body, text)]
+        self._items = len(chosen)
+        if chosen and not self._dry_run:
+            gone = [MemoryWrite(item.namespace, item.key, None) for item in chosen]
+            store.write_memory(gone, at=self._config.clock())
+            self._scrubs = True
 
     def _refused(self, error: GraphrtError, thread: str, what: str, *, asked: bool) -> None:
         """Raise *error*, which is in the way, or report it, as each dry run does. *what*: its word in `Left.what`."""
@@ -458,4 +476,5 @@ class _Erasing:
             blobs=self._blobs,
             model_calls=self._replies,
             left=(*self._left, Left(None, "outside", _OUTSIDE)),
+            items=self._items,
         )

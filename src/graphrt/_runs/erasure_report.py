@@ -52,6 +52,8 @@ class ErasureReport:
     """Number of remembered model replies among the values."""
     left: tuple[Left, ...]
     """What may still hold the values. The last one names what lies outside of the store, in every report."""
+    items: int = 0
+    """Number of items of the memory that were deleted; an erasure of a text looks through it."""
 
     def __str__(self) -> str:
         """Return the report as lines of text: the numbers, and then a line for each item of `left`."""
@@ -62,5 +64,7 @@ class ErasureReport:
                 f"{self.blobs} large values and {self.model_calls} model replies among them"
             )
         ]
+        if self.items:
+            lines.append(f"{self.items} items of the memory {verb}")
         lines += [f"left: {f'thread {one.thread!r}: ' if one.thread else ''}{one.why}" for one in self.left]
         return "\n".join(lines)

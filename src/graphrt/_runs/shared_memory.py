@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
+
+from pydantic_core import from_json, to_json
 
 from graphrt._codec import NotStorable
 from graphrt._drivers.task_memory import MemoryItem, recorded, search_filter
@@ -20,6 +23,8 @@ from graphrt._runs.open_run import not_storable
 from graphrt._runs.run_config import RunConfig
 from graphrt.commands import check_expiry
 from graphrt.errors._codes.memory import RUNTIME_WITHOUT_MEMORY
+from graphrt.errors._codes.stores import BAD_ARCHIVE, MEMORY_EXPORT_DECRYPTED
+from graphrt.stores import _archive as archive
 from graphrt.stores._memory_items import check_key, check_size
 from graphrt.stores.filters import MemoryFilter, NamespaceFilter
 from graphrt.stores.ids import check_namespace
@@ -128,6 +133,56 @@ class SharedMemory:
         """Delete the items that have expired, and return their number. Workers do so with their other retention."""
         return self._store.purge_memory(expired_by=self._config.clock())
 
+    def export(self, to: Any, namespace: str = "", *, decrypted: bool = False) -> int:
+        """Write the items of *namespace* and of those below it to a file, and return their number.
+
+        The file has a line of JSON for each item, with its value in the stored form. Items that have expired are left
+        out. If *to* is a path, the file appears there when it is complete, and only this user may read it.
+
+        Args:
+            to: The path of a file that does not exist, or a binary file open for writing.
+            namespace: What is exported; empty for the whole memory.
+            decrypted: Must be True if the store encrypts, because the file holds the items in plain text.
+
+        Raises:
+            InputError: *to* exists (`path-exists`) or cannot be written (`bad-path`), or the store encrypts
+                (`export-decrypted`).
+        """
+        scope = check_namespace(namespace, scope=True)
+        if self._store.encrypted and decrypted is not True:
+            raise MEMORY_EXPORT_DECRYPTED()
+        items = self._store.query(MemoryFilter(now=self._config.clock(), namespace=scope))
+        lines = b"".join(
+            to_json({**item._asdict(), "body": item.body.decode(), "score": None}) + b"\n" for item in items
+        )
+        if hasattr(to, "write"):
+            archive.check_open(to, "writing")
+            to.write(lines)
+        else:
+
+            def write(made: str) -> None:
+                """Write the content of the temporary file *made*, which gets the name *to* when it is complete."""
+                Path(made).write_bytes(lines)
+
+            archive.write_new(to, write)
+        return len(items)
+
+    def import_items(self, source: Any) -> int:
+        """Write the items of such a file, in place of those with their keys, and return their number.
+
+        They are made and updated anew. Those that have expired are left out.
+
+        Args:
+            source: The path of the file, or a binary file open for reading.
+
+        Raises:
+            InputError: It cannot be read (`bad-path`), is no such file (`bad-archive`), or an item cannot be kept. Nothing was written.
+        """
+        at = self._config.clock()
+        writes = [write for write in _read(source) if write.expires_at is None or write.expires_at > at]
+        self._store.write_memory(writes, at=at)
+        return len(writes)
+
     async def aput(
         self,
         namespace: str,
@@ -164,7 +219,39 @@ class SharedMemory:
         number: int = await self._unhurried(lambda: self.clear(namespace))
         return number
 
+    async def aexport(self, to: Any, namespace: str = "", *, decrypted: bool = False) -> int:
+        """Write the items of *namespace* to a file; see `export`."""
+        number: int = await self._unhurried(lambda: self.export(to, namespace, decrypted=decrypted))
+        return number
+
+    async def aimport_items(self, source: Any) -> int:
+        """Write the items of a file; see `import_items`."""
+        number: int = await self._unhurried(lambda: self.import_items(source))
+        return number
+
     async def apurge(self) -> int:
         """Delete the items that have expired; see `purge`."""
         number: int = await self._unhurried(self.purge)
         return number
+
+
+def _read(source: Any) -> list[MemoryWrite]:
+    """Return the items in a file that `export` wrote, as writes.
+
+    Raises:
+        InputError: It cannot be opened, or is no such file.
+    """
+    found: list[MemoryWrite] = []
+    with archive.opened(source) as file:
+        for number, line in enumerate(file, 1):
+            try:
+                item: dict[str, Any] = from_json(line)
+                body = item["body"].encode()
+                found.append(
+                    MemoryWrite(item["namespace"], item["key"], body, words_in(item["key"], body), item["expires_at"])
+                )
+            except (ValueError, TypeError, LookupError, AttributeError) as error:
+                raise BAD_ARCHIVE(
+                    why=f"Line {number} is not an item of the memory.", fix="Export the memory again."
+                ) from error
+    return found

@@ -84,6 +84,7 @@ class Retention:
 class Sweeper:
     """Sweeps a store by the rules of a worker, in a thread of its own, so that no run waits for it.
 
+    Each sweep also deletes the items of the memory that have expired.
     Several workers of a store may sweep it: a thread is deleted once, and looking for old ones is one query a rule.
 
     Args:
@@ -101,6 +102,7 @@ class Sweeper:
         failed: Callable[[Exception], None],
     ) -> None:
         self._sweep: Callable[..., Any] = runtime.sweep
+        self._runtime = runtime
         given: Any = rules  # from callers without a type checker
         if not is_list(given) or not all(isinstance(rule, Retention) for rule in given):
             raise INVALID_ARGUMENT(argument="retention=", value=rules, wanted="a list of Retention rules")
@@ -135,6 +137,8 @@ class Sweeper:
         while not self._stop.is_set():
             began = time.monotonic()
             try:
+                if self._runtime.store is not None and "memory" in self._runtime.store.offers:
+                    self._runtime.memory.purge()
                 while self._once() and not self._stop.is_set():
                     pass
             except Exception as error:  # noqa: BLE001 - no error ends the retention of a worker; the next sweep tries again

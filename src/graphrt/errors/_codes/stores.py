@@ -88,6 +88,10 @@ EXPORT_DECRYPTED = ErrorCode(
     fix="Pass decrypted=True, and keep the file where the keys are kept; or back up the store inside as it is.",
 )
 
+MEMORY_EXPORT_DECRYPTED = EXPORT_DECRYPTED.variant(
+    "The memory is encrypted, and an export would hold it in plain text."
+)
+
 STORE_CLOSED = ErrorCode("store-closed", StoreError, "{store} is closed.", fix="Open the store again.")
 
 BAD_COMMIT = ErrorCode(

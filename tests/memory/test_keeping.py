@@ -1,0 +1,112 @@
+"""Erasure, export, encryption and retention cover the memory."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typing_extensions as te
+from tests.workers.test_worker import eventually
+
+from graphrt import END, START, Context, GraphBuilder, Runtime
+from graphrt.errors import InputError
+from graphrt.stores import EncryptedStore, MemoryStore, SqliteStore, TenantStore
+from graphrt.workers import Retention, Worker
+
+PERSON = "Ada Lovelace"
+
+
+class State(te.TypedDict, total=False):
+    note: str
+
+
+def graph() -> Any:
+    g = GraphBuilder(State, name="desk")
+
+    @g.node
+    def put(state: State, ctx: Context) -> None:
+        ctx.memory.search("notes", "nothing")
+        ctx.memory.put("notes", state.get("note", ""), {"of": [state.get("note")]})
+
+    g.add_sequence([START, put, END])
+    return g.compile()
+
+
+def files_with(folder: Path, text: str) -> list[str]:
+    return [path.name for path in sorted(folder.iterdir()) if text.encode() in path.read_bytes()]
+
+
+def test_person_is_in_no_file_after_an_erasure(tmp_path: Path) -> None:
+    with Runtime(graph(), store=SqliteStore(tmp_path / "runs.db")) as runtime:
+        runtime.run({"note": PERSON}, thread="t")
+        runtime.run({"note": "tea"}, thread="u")
+        runtime.memory.put("notes", "letter", f"by {PERSON}")
+        assert runtime.erase(PERSON, dry_run=True).items == 2
+        assert len(runtime.memory.search("notes", "Ada")) == 2
+        report = runtime.erase(PERSON)
+
+        assert report.items == 2
+        assert "2 items of the memory were erased" in str(report)
+        assert files_with(tmp_path, PERSON) == []
+        assert files_with(tmp_path, "lovelace") == []
+        assert [item.key for item in runtime.memory.search("notes")] == ["tea"]
+        assert runtime.verify().ok
+
+
+def test_erasure_of_a_tenant_leaves_the_memory_of_others() -> None:
+    shared = MemoryStore()
+    with (
+        Runtime(graph(), store=TenantStore(shared, "a")) as one,
+        Runtime(graph(), store=TenantStore(shared, "b")) as two,
+    ):
+        for runtime in (one, two):
+            runtime.memory.put("notes", "k", PERSON)
+
+        assert one.erase(PERSON).items == 1
+        assert [item.value for item in two.memory.search()] == [PERSON]
+
+
+def test_memory_moves_to_another_store_by_a_file(tmp_path: Path) -> None:
+    with (
+        Runtime(graph(), store="memory:") as source,
+        Runtime(graph(), store=SqliteStore(tmp_path / "runs.db")) as target,
+    ):
+        source.memory.put("notes/a", "k", {"likes": ("tea", 1)}, expires_at=4e9)
+        source.memory.put("other", "k", 1)
+
+        assert source.memory.export(tmp_path / "notes.jsonl", "notes") == 1
+        assert target.memory.import_items(tmp_path / "notes.jsonl") == 1
+        [item] = target.memory.search("", "tea")
+        assert (item.namespace, item.key, item.value, item.expires_at) == ("notes/a", "k", {"likes": ("tea", 1)}, 4e9)
+
+
+def test_file_that_is_no_export_is_refused() -> None:
+    with Runtime(graph(), store="memory:") as runtime, pytest.raises(InputError) as refused:
+        runtime.memory.import_items(io.BytesIO(b'{"namespace": 1}\n'))
+    assert refused.value.code == "bad-archive"
+
+
+@pytest.mark.needs("cryptography")
+def test_encrypted_store_shows_neither_values_nor_words(tmp_path: Path) -> None:
+    store = EncryptedStore(SqliteStore(tmp_path / "runs.db"), {"k": bytes(range(32))})
+    with Runtime(graph(), store=store) as runtime:
+        runtime.memory.put("notes", "k", PERSON)
+        assert [item.value for item in runtime.memory.search("notes", "lovelace")] == [PERSON]
+        with pytest.raises(InputError) as refused:
+            runtime.memory.export(io.BytesIO())
+        assert refused.value.code == "export-decrypted"
+        assert runtime.memory.export(io.BytesIO(), decrypted=True) == 1
+    assert files_with(tmp_path, PERSON) == files_with(tmp_path, "lovelace") == []
+
+
+def test_worker_with_retention_deletes_what_has_expired() -> None:
+    store = MemoryStore()
+    past = Runtime(graph(), store=store, clock=lambda: 1_000.0)
+    past.memory.put("notes", "old", 1, expires_s=1)
+    past.memory.put("notes", "kept", 2)
+    with Worker(Runtime(graph(), store=store), poll_s=0.01, retention=[Retention(older_than=1e9)]):
+        eventually(lambda: len(past.memory.search()) == 1)
+
+    assert [item.key for item in past.memory.search()] == ["kept"]
