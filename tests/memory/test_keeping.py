@@ -13,6 +13,7 @@ from tests.workers.test_worker import eventually
 from graphrt import END, START, Context, GraphBuilder, Runtime
 from graphrt.errors import InputError
 from graphrt.stores import EncryptedStore, MemoryStore, SqliteStore, TenantStore
+from graphrt.testing import conformance
 from graphrt.workers import Retention, Worker
 
 PERSON = "Ada Lovelace"
@@ -66,6 +67,11 @@ def test_erasure_of_a_tenant_leaves_the_memory_of_others() -> None:
 
         assert one.erase(PERSON).items == 1
         assert [item.value for item in two.memory.search()] == [PERSON]
+
+
+@pytest.mark.parametrize("clause", [one for one in conformance.CLAUSES if one.theme == "memory"], ids=repr)
+def test_store_of_a_tenant_keeps_the_clauses_about_the_memory(clause: conformance.Clause) -> None:
+    clause(lambda: TenantStore(MemoryStore(), "acme"))
 
 
 def test_memory_moves_to_another_store_by_a_file(tmp_path: Path) -> None:

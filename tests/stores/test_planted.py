@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.stores import kinds, planted, planted_live, planted_mail, planted_views  # noqa: F401 - the bugs are found by their base
+from tests.stores import kinds, planted, planted_live, planted_mail, planted_memory, planted_views  # noqa: F401 - the bugs are found by their base
 
 from graphrt.errors import GraphrtError
 from graphrt.testing import conformance

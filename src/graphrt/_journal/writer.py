@@ -271,7 +271,7 @@ class Journal:
             graph=engine.plan.name if seq == count else None,  # in the first one
             release=release,
             taken=tuple(taken),
-            memory=_memory(batch, engine, commits.claim.thread),
+            memory=_memory(batch, engine, commits.claim.thread) if events.SuperstepCommitted in kinds else (),
         )
         if status is not None or events.ThreadLabelled in kinds:
             commit = commits.addressed(self._listing.completed(commit, batch.logged), engine, batch.logged)
@@ -387,12 +387,13 @@ class Journal:
 
 
 def _memory(batch: Batch, engine: Engine, thread: str) -> Sequence[MemoryWrite]:
-    """Return what the commit of *batch* writes to the memory."""
-    if all(event.__class__ is not events.MemoryWritten for _, event in batch.logged):
-        return ()
-    from graphrt._journal.memory_writes import memory_writes  # imported late, as few programs need it
+    """Return what the commit of *batch*, which ends a superstep, writes to the memory."""
+    for _, event in batch.logged:  # a plain loop, which costs no call
+        if event.__class__ is events.MemoryWritten:
+            from graphrt._journal.memory_writes import memory_writes  # imported late, as few programs need it
 
-    return memory_writes(batch.logged, engine.plan.codec, thread, batch.at)
+            return memory_writes(batch.logged, engine.plan.codec, thread, batch.at)
+    return ()
 
 
 def handed(event: Any) -> Any:
