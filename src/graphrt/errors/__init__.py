@@ -19,6 +19,7 @@
     │   ├── TransientModelError, BadResponseError, BadRequestError
     │   ├── ToolError            a tool whose failure must not be shown to the model
     │   │   └── ToolArgumentsError, ToolStateError
+    │   ├── CheckError           a check of an agent refused its input
     │   └── ScriptError
     ├── StoreError               the world: disk, database
     │   └── ConflictError        another writer owns the thread
@@ -55,6 +56,7 @@ __all__ = [
     "BadRequestError",
     "BadResponseError",
     "BudgetExceededError",
+    "CheckError",
     "ChildThreadError",
     "ConcurrentUpdateError",
     "ConflictError",
@@ -397,6 +399,12 @@ class ToolStateError(ToolError):
     """A tool does not fit the state of its graph, or read what it does not declare. The model cannot correct that."""
 
     default_code = "tool-state"
+
+
+class CheckError(HarnessError):
+    """A check of an agent refused its input, before the first call. `messages` is the conversation so far."""
+
+    default_code = "check-failed"
 
 
 class StoreError(GraphrtError):

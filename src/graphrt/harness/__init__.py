@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from graphrt.events import Usage
     from graphrt.harness.agent.agent import Agent
     from graphrt.harness.agent.cache import ResponseCache
+    from graphrt.harness.agent.checks import Check, CheckContext, Retry
+    from graphrt.harness.agent.compaction import Compaction
     from graphrt.harness.agent.events import (
         AgentEvent,
+        CheckEnded,
         EventSink,
         ModelEnded,
         ModelFailed,
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from graphrt.harness.messages import (
         AssistantMessage,
         Content,
+        LeftOut,
         Message,
         Part,
         Prompt,
@@ -90,6 +94,10 @@ __all__ = [
     "BudgetWarning",
     "Cassette",
     "ChatModel",
+    "Check",
+    "CheckContext",
+    "CheckEnded",
+    "Compaction",
     "Content",
     "Document",
     "EventSink",
@@ -102,6 +110,7 @@ __all__ = [
     "Image",
     "Injected",
     "Ledger",
+    "LeftOut",
     "LiteLLMHarness",
     "LiteLLMModel",
     "McpServer",
@@ -122,6 +131,7 @@ __all__ = [
     "Prompt",
     "ProviderPart",
     "ResponseCache",
+    "Retry",
     "RunOptions",
     "ScriptedModel",
     "StreamItem",
@@ -158,8 +168,10 @@ _NAMES: Final = {
     "graphrt.events": "Usage",
     "graphrt.harness.agent.agent": "Agent",
     "graphrt.harness.agent.cache": "ResponseCache",
+    "graphrt.harness.agent.checks": "Check CheckContext Retry",
+    "graphrt.harness.agent.compaction": "Compaction",
     "graphrt.harness.agent.events": (
-        "AgentEvent EventSink ModelEnded ModelFailed ModelStarted SubAgentItem ToolEnded ToolStarted"
+        "AgentEvent CheckEnded EventSink ModelEnded ModelFailed ModelStarted SubAgentItem ToolEnded ToolStarted"
     ),
     "graphrt.harness.agent.limits": "AgentLimits",
     "graphrt.harness.agent.middleware": "Middleware",
@@ -171,7 +183,7 @@ _NAMES: Final = {
     "graphrt.harness.litellm._model": "LiteLLMModel",
     "graphrt.harness.media": "Audio Document Image Media",
     "graphrt.harness.messages": (
-        "AssistantMessage Content Message Part Prompt ProviderPart SystemMessage TextPart ThinkingBlock "
+        "AssistantMessage Content LeftOut Message Part Prompt ProviderPart SystemMessage TextPart ThinkingBlock "
         "ToolCall ToolMessage ToolSpec UserMessage"
     ),
     "graphrt.harness.mock": "Expectation MockHarness expect",

@@ -27,6 +27,7 @@ from graphrt.harness.media import MAX_MEDIA, Audio, Document, Image, Media
 __all__ = [
     "AssistantMessage",
     "Content",
+    "LeftOut",
     "Message",
     "Part",
     "Prompt",
@@ -377,6 +378,21 @@ class ThinkingBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """What the model was not sent of a conversation that was too long; see `Compaction`."""
+
+    messages: int = 0
+    """Number of messages, the first ones, that were not sent. The instructions at the beginning are sent, and not
+    counted; of the messages that are counted, the last one of the user before the run is sent."""
+    results: int = 0
+    """Number of messages, the first ones, whose tool results were sent without their texts."""
+    summary: str = ""
+    """The summary that was sent in their place; empty if there is none."""
+    digest: str = ""
+    """Digest of the messages that the summary covers; a later run uses it if its conversation begins with them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AssistantMessage:
     """A message from the model: text, tool calls, or both."""
 
@@ -393,6 +409,8 @@ class AssistantMessage:
     """Identity in a list with the `messages` reducer; providers never see it."""
     partial: bool = False
     """Whether the reply was cut off: the run was cancelled while the model spoke. Providers never see it."""
+    left_out: LeftOut | None = None
+    """What was left out of the conversation from here on, if that changed with this message; providers never see it."""
     role: Literal["assistant"] = "assistant"
 
     @property

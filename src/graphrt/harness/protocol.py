@@ -17,6 +17,7 @@ from graphrt.harness._frozen_generics import refuse_assignment
 from graphrt.harness._surrogates import whole
 from graphrt.harness.messages import (
     AssistantMessage,
+    LeftOut,
     MediaPart,
     Message,
     Part,
@@ -124,6 +125,12 @@ class AgentReply(Generic[OutputT_co]):
             provider_parts=self.provider_parts,
             media=self.media,
         )
+
+    @property
+    def left_out(self) -> LeftOut | None:
+        """What the model was not sent of the conversation, by an Agent with a `Compaction`; None if it was sent all."""
+        noted = (one.left_out for one in reversed(self.messages) if isinstance(one, AssistantMessage))
+        return next((one for one in noted if one is not None), None)
 
     @property
     def new_messages(self) -> tuple[Message, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphrt.errors import AgentLimitError, InputError, ToolError
+from graphrt.errors import AgentLimitError, CheckError, InputError, ToolError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.models import BAD_RESPONSE
 from graphrt.errors._codes.tools import TOOL_ARGUMENTS, TOOL_FAILED_BY_VALIDATOR, TOOL_SCHEMA, UNKNOWN_TOOL
@@ -144,6 +144,38 @@ GRAPH_NOT_ENDED = ErrorCode(
     "Graph {tool!r} was {status} before it came to its end.",
     known="as a tool on a thread it may ask people, and wait for nothing else",
     fix="Wait in a node of the outer graph instead, or nest the graph there as a node.",
+)
+
+COMPACTION_BOUND = ErrorCode(
+    "compaction-bound",
+    AgentLimitError,
+    "Agent {name!r} cannot shorten its request to {limit:count token}: its instructions, its tools and the newest messages "
+    "need {needed}.",
+    fix="Raise Compaction(tokens=...), or send less: shorter results of tools, instructions or messages.",
+    where="agent {name!r}",
+)
+
+COMPACTION_RETURNED = INVALID_ARGUMENT.variant(
+    "The function of Compaction(using=...) of agent {name!r} returned {value:type}.",
+    fix="Return a list of 1..n messages, with the results of each tool call that it has.",
+)
+
+INPUT_REFUSED = ErrorCode(
+    "check-failed",
+    CheckError,
+    "Check {check!r} refused an input of agent {name!r}: {why}",
+    fix="Change the input, or the check. No model was asked about it.",
+    where="agent {name!r}",
+)
+
+CHECK_SIGNATURE = INVALID_ARGUMENT.variant(
+    "{option} of an agent has {given!r}, which is not a function of a value, or of a value and a CheckContext.",
+    fix="Give a function such as `def polite(answer): ...`, which raises Retry(...) if it refuses.",
+)
+
+CHECK_RETURNED = INVALID_ARGUMENT.variant(
+    "Check {check!r} returned {value:type}.",
+    fix='A check returns nothing, or raises: `if not ok: raise Retry("why")`.',
 )
 
 STREAM_INSIDE = INVALID_ARGUMENT.variant(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, final
 
-from graphrt.errors import BadResponseError
+from graphrt.errors import AgentLimitError, BadResponseError, ContextOverflowError
 from graphrt.errors._codes.agents import AGENT_LIMIT, ANSWER_CUT_OFF, REPEATED
 from graphrt.events import Usage
 from graphrt.harness._output.exchange import misfit
@@ -22,6 +22,8 @@ from graphrt.harness.request import ModelRequest
 if TYPE_CHECKING:
     from graphrt.harness.agent._signals import Signals
     from graphrt.harness.agent._tool_calls import Tooling
+    from graphrt.harness.agent.checks import Checks
+    from graphrt.harness.agent.compaction import Compactor
 
 __all__ = ["Loop"]
 
@@ -57,6 +59,10 @@ class Loop:
     """What the agent takes from outside between its calls; None if it takes nothing."""
     repeats: Repeats
     """What the model repeats in vain."""
+    checks: Checks
+    """Checks of inputs and answers."""
+    compactor: Compactor | None
+    """Shortens what is sent of the conversation; None if it is sent whole."""
     goto: Sequence[Any] | None = None
     """Where a tool led, which ended the run: targets that replace the edges of the node; None if none did."""
     _messages: list[Message] = field(default_factory=list["Message"])
@@ -65,6 +71,8 @@ class Loop:
     _tools: int = 0
     _repaired: bool = False
     """Whether the model was told that its answer does not have the required form."""
+    _refused: Message | None = None
+    """The last answer that a check refused; None if there is none."""
     _counted: int = 0
     """How many items of `took` are part of `_usage` already."""
     _usage: Usage | None = None
@@ -77,9 +85,11 @@ class Loop:
         Raises:
             AgentLimitError: A limit was reached, or a reply was cut off, and the limits make that an error.
             BadResponseError: The second answer did not have the required form either.
+            CheckError: A check refused an input.
             HarnessError: A call failed.
         """
         self._say(*self.request.messages)
+        await self.checks.check_input(self.request.text, self.said)
         await self._take_signals()
         while True:
             if self._models >= self.limits.model_calls:
@@ -101,10 +111,28 @@ class Loop:
         """Return the model's response to the conversation so far, which is part of the conversation then."""
         self._models += 1
         tools = (*self.request.tools, *self.tooling.long_results.specs)
-        response = self._unique(await self.ask(replace(self.request, messages=self.said, tools=tools)))
+        response = self._unique(await self._shortened(replace(self.request, messages=self.said, tools=tools)))
         self._count(response.usage)
-        self._say(response.message)
+        message = response.message
+        note = None if self.compactor is None else self.compactor.note()
+        self._say(message if note is None else replace(message, left_out=note))
         return response
+
+    async def _shortened(self, request: ModelRequest) -> ModelResponse:
+        """Return the response to *request*, compacted; once more with less if the model says that it is too long."""
+        compactor = self.compactor
+        if compactor is None:
+            return await self.ask(request)
+        try:
+            return await self.ask(await compactor.shortened(request))
+        except ContextOverflowError as error:
+            if not compactor.lower():
+                raise
+            try:
+                shorter = await compactor.shortened(request)
+            except AgentLimitError:
+                raise error from None
+        return await self.ask(shorter)
 
     async def _turn(self, response: ModelResponse) -> str | None:
         """Make the tool calls of *response*; return the name of the limit that ends the run, or None.
@@ -127,7 +155,9 @@ class Loop:
         """Return the reply of a run that ends with *response*; None if the model is asked once more.
 
         Raises:
-            BadResponseError: It does not have the required form, and neither had the answer before.
+            BadResponseError: It does not have the required form, and neither had an answer before.
+            AgentLimitError: It was refused, and so was the same answer before.
+            Exception: What a check raised.
         """
         if response.finish_reason == "length":
             self._cut_off(f"The answer of agent {self.name!r}")
@@ -143,6 +173,14 @@ class Loop:
                 text = f"Your answer does not have the form that was asked for: {problem}. Answer again."
                 self._say(UserMessage(text=text))
                 return None
+        why = await self.checks.refusal(response.text if self.form is None else output, response.text, self.said)
+        if why is not None:
+            self._refused = self._messages[-1]
+            again = self.repeats.of_answer(response.text)
+            if self.repeats.beyond is not None:
+                return self.stopped("repeats")
+            self._say(UserMessage(text=f"Your answer was not accepted: {why}\nAnswer again.{again and ' '}{again}"))
+            return None
         if await self._take_signals():  # what came while the model answered is not lost
             return None
         return self._reply(response, output)
@@ -150,7 +188,9 @@ class Loop:
     async def _take_signals(self) -> bool:
         """Add to the conversation what was sent to the agent since it looked last; return whether there was anything."""
         taken = [] if self.signals is None else await self.signals.taken()
-        self._say(*taken)
+        for message in taken:
+            self._say(message)
+            await self.checks.check_input(message.text, self.said)
         return bool(taken)
 
     @property
@@ -216,7 +256,7 @@ class Loop:
         last = next((said for said in reversed(self.said) if isinstance(said, AssistantMessage)), AssistantMessage())
         self._say(*self._unanswered(bound, limit))
         return AgentReply(
-            text=last.text,
+            text="" if last == self._refused else last.text,  # a refused answer is not the reply
             usage=self.usage,
             finish_reason="unknown",
             messages=self.said,

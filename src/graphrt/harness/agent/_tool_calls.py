@@ -42,6 +42,7 @@ from graphrt.errors._codes.threads import INTERRUPT_NEEDS_THREAD
 from graphrt.harness.agent._digest import of_arguments
 from graphrt.harness.agent._host import Composed, Place, Question, number
 from graphrt.harness.agent._long_results import LongResults
+from graphrt.harness.agent.checks import Retry
 from graphrt.harness.agent.events import ToolEnded, ToolStarted
 from graphrt.harness.agent.middleware import TOOL_RENAMED, LayerError, Middleware, around_tool
 from graphrt.harness.messages import ToolCall, ToolMessage
@@ -358,6 +359,8 @@ class Tooling:
             command, done = _read(one, result)
         except _PASSING:
             raise
+        except Retry as again:  # whatever the tool's policy: it is what the tool wants the model to know
+            done = Done(text=again.why, error=True)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():

@@ -37,6 +37,8 @@ from graphrt.harness.agent._stream import shown, watched
 from graphrt.harness.agent._sync import wait_for
 from graphrt.harness.agent._tool_calls import Approve, OnBadCall, Tooling
 from graphrt.harness.agent.cache import ResponseCache
+from graphrt.harness.agent.checks import Check, Checks, checked_checks
+from graphrt.harness.agent.compaction import SUMMARISE, Compaction, Compactor
 from graphrt.harness.agent.events import AgentItem, EventSink
 from graphrt.harness.agent.limits import AgentLimits
 from graphrt.harness.agent.middleware import Middleware, ModelCall, around_model, begun, ended
@@ -71,6 +73,9 @@ class AgentOptions(TypedDict, total=False):
     options: Mapping[str, Any] | None
     sinks: Sequence[EventSink]
     signal: str | None
+    check: Check | Sequence[Check] | None
+    input_check: Check | Sequence[Check] | None
+    compaction: Compaction | None
 
 
 class AgentRunOptions(TranscribedOptions, total=False):
@@ -120,6 +125,11 @@ class Agent(Generic[OutputT_co]):
         sinks: Receive the items and events of the agent, in order.
         signal: Name of the signals (`Runtime.signal`) that the agent takes between two model calls, in a graph on a
             thread: a text joins the conversation, and `{"pause": why}` pauses the thread. None: it takes none.
+        check: One or several functions of the answer: of `AgentReply.output`, or of the text without `output`. One that
+            raises `Retry("why")` lets the model try again within the limits.
+        input_check: One or several functions of the text of the last message, called before the first model call. One
+            that raises `Retry("why")` ends the run with a CheckError.
+        compaction: How what is sent of a long conversation is shortened. None: it is sent whole.
 
     Raises:
         InputError: An argument is invalid.
@@ -155,6 +165,9 @@ class Agent(Generic[OutputT_co]):
         options: Mapping[str, Any] | None = None,
         sinks: Sequence[EventSink] = (),
         signal: str | None = None,
+        check: Check | Sequence[Check] | None = None,
+        input_check: Check | Sequence[Check] | None = None,
+        compaction: Compaction | None = None,
     ) -> None:
         self.models: Final[tuple[ChatModel, ...]] = (checked_model(model), *checked_fallbacks(fallbacks))
         """The model, then its fallbacks: 1..n."""
@@ -178,6 +191,10 @@ class Agent(Generic[OutputT_co]):
             "options": options,
         }
         self._sinks = checked_sinks(sinks)
+        self._checks = checked_checks("check", check)
+        self._input_checks = checked_checks("input_check", input_check)
+        self._compaction = checked_type("compaction", compaction, Compaction, "Give Compaction(tokens=...).")
+        self._summariser = None if compaction is None else _summariser(compaction, self.name)
         self._signal = None if signal is None else check_signal_name(signal)
         ModelRequest.build("check", self._defaults)  # refuses bad defaults here, and not at the first run
 
@@ -210,6 +227,7 @@ class Agent(Generic[OutputT_co]):
             InputError: An argument is invalid.
             AgentLimitError: A limit was reached.
             BudgetExceededError: A budget was exceeded.
+            CheckError: A check refused the input.
             HarnessError: A model call failed, or a tool whose policy is to fail the run.
         """
         outer: Place | None = surroundings().agent
@@ -382,6 +400,8 @@ class Agent(Generic[OutputT_co]):
                     if self._signal is None
                     else Signals(host, self._signal, place.path, self.name, caller),
                     repeats=Repeats(self.limits.repeats),
+                    checks=Checks(self._input_checks, self._checks, place, self.name),
+                    compactor=self._compactor(place, models[0], request),
                 )
                 return await ended(self._layers, await self._in_time(loop))
         except Exception as error:
@@ -395,6 +415,12 @@ class Agent(Generic[OutputT_co]):
                     outer.took.append(loop.usage)
             elif place.wrote or (loop is not None and loop.goto is not None):
                 host.wrote(place.wrote, None if loop is None else loop.goto)
+
+    def _compactor(self, place: Place, model: ChatModel, request: ModelRequest) -> Compactor | None:
+        spec = self._compaction
+        if spec is None:
+            return None
+        return Compactor(spec, self._summariser, place, self.name, model.profile, request.messages)
 
     async def _in_time(self, loop: Loop) -> AgentReply:
         seconds = self.limits.seconds
@@ -473,6 +499,19 @@ def _refusal(models: tuple[ChatModel, ...], caller: Caller) -> Callable[[ToolCal
         return None
     double: Any = doubles[0]
     return lambda call, problem: None if caller.remembered else double.refuse_call(call, problem)
+
+
+def _summariser(compaction: Compaction, agent: str) -> Agent[Any] | None:
+    """Return the agent that summarises for the agent named *agent*; None if there is none.
+
+    Raises:
+        InputError: `summarise` is neither a model nor an agent (`no-model`).
+    """
+    wanted: Any = compaction.summarise
+    if wanted is None or hasattr(wanted, "__graphrt_drive__"):  # an agent
+        given: Agent[Any] | None = wanted
+        return given
+    return Agent(wanted, name=f"{agent}-summary", system=SUMMARISE, max_tokens=max(16, compaction.tokens // 4))
 
 
 def _asked_first(prompt: Any, given: Mapping[str, Any], defaults: RunOptions) -> ModelRequest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from graphrt._usage.budget import BudgetWarning
 from graphrt.events import Usage
@@ -12,6 +12,7 @@ from graphrt.harness.protocol import StreamItem
 
 __all__ = [
     "AgentEvent",
+    "CheckEnded",
     "EventSink",
     "ModelEnded",
     "ModelFailed",
@@ -79,6 +80,18 @@ class ToolEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckEnded:
+    """A check of an agent's input or answer has ended."""
+
+    check: str
+    """Name of the function."""
+    subject: Literal["input", "answer"]
+    passed: bool
+    text: str = ""
+    """Why it did not pass; empty if it did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubAgentItem:
     """A stream item or event of a sub-agent."""
 
@@ -88,7 +101,7 @@ class SubAgentItem:
     """The item as the sub-agent shows it."""
 
 
-AgentEvent: TypeAlias = ModelStarted | ModelEnded | ModelFailed | ToolStarted | ToolEnded | BudgetWarning
+AgentEvent: TypeAlias = ModelStarted | ModelEnded | ModelFailed | ToolStarted | ToolEnded | CheckEnded | BudgetWarning
 """An event of an agent run."""
 AgentItem: TypeAlias = StreamItem | AgentEvent | SubAgentItem
 """An item of `Agent.stream`; the AgentReply comes last."""

@@ -26,7 +26,7 @@ from graphrt.harness.budget._ledger import Hold, Ledger
 from graphrt.harness.protocol import ModelProfile, cost_of
 from graphrt.harness.request import ModelRequest
 
-__all__ = ["More", "most", "read_answer", "reserve"]
+__all__ = ["More", "most", "read_answer", "reserve", "tokens_of"]
 
 _MESSAGE_TOKENS: Final = 8
 """Most tokens that a provider adds around a message or a tool."""
@@ -134,7 +134,7 @@ def most(request: ModelRequest, profile: ModelProfile, ledger: Ledger) -> Amount
     answer = request.max_tokens if request.max_tokens is not None else profile.max_output_tokens
     if answer is None:
         raise CALL_WITHOUT_MAX_TOKENS(model=profile.name, of=ledger.of)
-    read = _read(request, profile)
+    read = tokens_of(request, profile)
     if not any(unit.needs_price for unit in limited):
         return upper_bound(read, answer)
     cost = cost_of(profile, read, answer)
@@ -143,7 +143,12 @@ def most(request: ModelRequest, profile: ModelProfile, ledger: Ledger) -> Amount
     return upper_bound(read, answer, micro(cost))
 
 
-def _read(request: ModelRequest, profile: ModelProfile) -> int:
+def tokens_of(request: ModelRequest, profile: ModelProfile) -> int:
+    """Return the tokens of *request*: counted by the profile, or else an upper bound, a token for each byte.
+
+    Raises:
+        InputError: `count_tokens` of the profile returned something else than a count (`bad-token-count`).
+    """
     if profile.count_tokens is None:
         return _bytes(request)
     read: Any = profile.count_tokens(request)
