@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from graphrt.serve._access import ALL_RIGHTS, Authorize, Caller, LoopbackAccess, Right, anyone
     from graphrt.serve._asgi import Application, app
     from graphrt.serve._bounds import Bounds
-    from graphrt.serve._chat import UiMessageChat
+    from graphrt.serve._chat import AgUiAgent, ChatProtocol, Projection, Turn, UiMessageChat
     from graphrt.serve._client import Client, ClientOptions, RemoteSchedules
     from graphrt.serve._client_values import (
         QuestionsWanted,
@@ -36,13 +36,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALL_RIGHTS",
+    "AgUiAgent",
     "Application",
     "Authorize",
     "Bounds",
     "Caller",
+    "ChatProtocol",
     "Client",
     "ClientOptions",
     "LoopbackAccess",
+    "Projection",
     "QuestionsWanted",
     "RemoteEntry",
     "RemoteLiveItem",
@@ -54,6 +57,7 @@ __all__ = [
     "ScheduleOptions",
     "StartOptions",
     "ThreadsWanted",
+    "Turn",
     "UiMessageChat",
     "anyone",
     "app",
@@ -64,7 +68,7 @@ _MODULES = {
     **dict.fromkeys(("ALL_RIGHTS", "Authorize", "Caller", "LoopbackAccess", "Right", "anyone"), "_access"),
     **dict.fromkeys(("Application", "app"), "_asgi"),
     "Bounds": "_bounds",
-    "UiMessageChat": "_chat",
+    **dict.fromkeys(("AgUiAgent", "ChatProtocol", "Projection", "Turn", "UiMessageChat"), "_chat"),
     **dict.fromkeys(("Client", "ClientOptions", "RemoteSchedules"), "_client"),
     **dict.fromkeys(
         (

@@ -55,7 +55,7 @@ from graphrt.serve import _chat_page
 from graphrt.serve._access import Authorize, Caller, Right
 from graphrt.serve._bodies import POSITION, Following, Part
 from graphrt.serve._bounds import Bounds, OpenRequests, RunningThreads
-from graphrt.serve._chat import ChatForm, UiMessageChat, begin_of_turn, text_of, turn_of
+from graphrt.serve._chat import ChatForm, ChatProtocol, UiMessageChat, begin_of_run, begin_of_turn, decided
 from graphrt.serve._events import OVER, EventStream, Form, JournalForm
 from graphrt.serve._keys import Keys
 from graphrt.serve._openapi import document
@@ -63,6 +63,7 @@ from graphrt.serve._problems import MEDIA_TYPE, problem, retry_after_s, status_o
 from graphrt.serve._verbs import VERBS, Call, Reply, Verb, present, state_document
 from graphrt.stores import TenantStore, ThreadFilter
 from graphrt.wires import ui_history
+from graphrt.wires.conversation import Seen
 
 T = TypeVar("T")
 
@@ -87,7 +88,7 @@ def app(
     *,
     authorize: Authorize,
     cors: Sequence[str] = (),
-    mounts: Mapping[str, ASGIApp | UiMessageChat] | None = None,
+    mounts: Mapping[str, ASGIApp | ChatProtocol] | None = None,
     bounds: Bounds | None = None,
     ready: Sequence[Callable[[], bool]] = (),
 ) -> Application:
@@ -100,8 +101,8 @@ def app(
         authorize: A function of the request, sync or async, that returns the `Caller`, or None for a request without
             valid credentials. `authorize=anyone` lets every request do everything.
         cors: Origins of pages that may call the application from a browser. By default there are none.
-        mounts: What else is served, by path. A `UiMessageChat` is a chat for `useChat`. An ASGI application, such as
-            `StaticFiles(...)`, gets the requests of callers with the right to read, with the `Caller` as
+        mounts: What else is served, by path. A `UiMessageChat` is a chat for `useChat`, and an `AgUiAgent` an agent for
+            front ends of AG-UI. An ASGI application, such as `StaticFiles(...)`, gets the requests of callers with the right to read, with the `Caller` as
             `request.state.caller`. WebSockets are refused.
         bounds: How much the application and each caller may take.
         ready: More conditions of readiness, such as `lambda: worker.health().ok`.
@@ -148,7 +149,7 @@ class Application:
         *,
         authorize: Authorize,
         cors: tuple[str, ...],
-        mounts: dict[str, ASGIApp | UiMessageChat],
+        mounts: dict[str, ASGIApp | ChatProtocol],
         bounds: Bounds,
         ready: tuple[Callable[[], bool], ...],
     ) -> None:
@@ -208,7 +209,7 @@ class Application:
 
     # -- routes ----------------------------------------------------------------------------------------------------
 
-    def _table(self, mounts: dict[str, ASGIApp | UiMessageChat]) -> list[Any]:
+    def _table(self, mounts: dict[str, ASGIApp | ChatProtocol]) -> list[Any]:
         """Return the routes: those of the verbs, the few besides, and what is mounted."""
         paths: dict[str, dict[str, Verb]] = {}
         for verb in VERBS:
@@ -226,9 +227,9 @@ class Application:
             *[route for path, inner in mounts.items() for route in self._mounted(path, inner)],
         ]  # fmt: skip
 
-    def _mounted(self, path: str, inner: ASGIApp | UiMessageChat) -> list[Any]:
+    def _mounted(self, path: str, inner: ASGIApp | ChatProtocol) -> list[Any]:
         """Return the routes of what is mounted at *path*."""
-        if not isinstance(inner, UiMessageChat):
+        if not isinstance(inner, ChatProtocol):
             return [Mount(path, _Guarded(self, inner))]
         if inner.graph not in self._runtimes:
             known = ", ".join(self._runtimes)
@@ -236,8 +237,10 @@ class Application:
         routes = [
             Route(path, partial(self._chat, inner), methods=["POST"]),
             Route(f"{path}/{{thread}}/stream", partial(self._chat_again, inner)),
-            Route(f"{path}/{{thread}}/messages", partial(self._chat_messages, inner)),
         ]
+        if not isinstance(inner, UiMessageChat):
+            return routes
+        routes.append(Route(f"{path}/{{thread}}/messages", partial(self._chat_messages, inner)))
         if not inner.page:
             return routes
 
@@ -490,39 +493,36 @@ class Application:
 
     # -- chats -----------------------------------------------------------------------------------------------------
 
-    async def _chat(self, chat: UiMessageChat, request: Request) -> ASGIApp:
-        """Take the last message of a chat, and stream the one that answers it. A repeated message is taken once."""
+    async def _chat(self, chat: ChatProtocol, request: Request) -> ASGIApp:
+        """Take what a chat was sent, and stream the run that it begins or continues. A repeated request is taken once."""
         caller = await self._who(request)
-        turn = turn_of(await self._body(request))
-        verb = _OF_CHATS[turn.verb]
-        _check_right(caller, verb.right)
+        asked = chat.turn_of(await self._body(request))
+        may = partial(_check_right, caller)
+        may(_OF_CHATS[asked.verb or "run"].right)
         runtime, keys = self._of(chat.graph, caller)
-        given: dict[str, Any] = {}
-        if turn.verb != "retry":
-            given = {"answers": turn.answers} if turn.answers else {"input": chat.input_of(turn.message)}
-        body: Any = (
-            None if verb.body is None else cast("Any", verb.body).model_construct(_fields_set=set(given), **given)
-        )
-        # A thread that failed again is retried again, so a retry has no key.
-        asked = [turn.message["id"], *sorted(turn.answers)]
-        key = None if turn.verb == "retry" else sha256(json.dumps(asked).encode()).hexdigest()
-        digest = sha256(json.dumps(turn.answers or turn.message).encode()).hexdigest()
-        call = Call(runtime=runtime, caller=caller, thread=turn.thread, body=body, key=key, digest=digest)
+        call = Call(runtime=runtime, caller=caller, thread=asked.thread)
 
         def taken() -> tuple[int, int]:
-            """Do it, and return where the message begins, and up to where the client has it."""
-            had = call.store.head(call.thread).seq if turn.answers else 0
-            if turn.verb == "run" and call.position(call.thread) == 0:  # a new chat is found by how it began
-                call.body.title = text_of(turn.message)[:_TITLE] or None
-            self._handled(call, verb, keys)
+            """Do it, and return where the turn begins, and up to where the client has it."""
+            turn = decided(asked, runtime, may)
+            if turn.verb:
+                verb = _OF_CHATS[turn.verb]
+                may(verb.right)
+                given = {"answers": turn.answers} if turn.answers else {"input": chat.input_of(turn.request)}
+                call.body = verb.body and cast("Any", verb.body).model_construct(_fields_set=set(given), **given)
+                call.key = sha256(json.dumps(turn.key).encode()).hexdigest() if turn.key else None
+                if turn.title and call.position(call.thread) == 0:  # a new chat is found by how it began
+                    call.body.title = turn.title[:_TITLE]
+                call.digest = sha256(json.dumps(turn.answers or turn.request).encode()).hexdigest()
+                self._handled(call, verb, keys)
             begin = begin_of_turn(runtime, call.thread, call.store.head(call.thread).seq)
-            return begin, had
+            return begin, begin if turn.whole else begin_of_run(runtime, call.thread, begin)
 
-        begin, had = await self._aside(taken)
-        return await self._chat_stream(call, begin, max(had, begin - 1))
+        begin, at = await self._aside(taken)
+        return await self._chat_stream(chat, call, begin, at - 1, asked.seen)
 
-    async def _chat_again(self, chat: UiMessageChat, request: Request) -> ASGIApp:
-        """Stream the message that is being made from its beginning, if there is one."""
+    async def _chat_again(self, chat: ChatProtocol, request: Request) -> ASGIApp:
+        """Stream the turn that goes on from its beginning, if there is one; or the whole thread, if the protocol can."""
         caller = await self.admit(request, "read")
         runtime, _ = self._of(chat.graph, caller)
         call = Call(runtime=runtime, caller=caller, thread=request.path_params["thread"])
@@ -532,10 +532,12 @@ class Application:
             if error.code != UNKNOWN_THREAD.code:
                 raise
             return Response(status_code=204)  # the page of a new chat asks too
+        if chat.replays:
+            return await self._chat_stream(chat, call, 1, 0)
         if head.status != "running":
             return Response(status_code=204)
         begin = await self._aside(lambda: begin_of_turn(runtime, call.thread, head.seq))
-        return await self._chat_stream(call, begin, begin - 1)
+        return await self._chat_stream(chat, call, begin, begin - 1)
 
     async def _chat_messages(self, chat: UiMessageChat, request: Request) -> Response:
         """Answer with the messages of a chat so far."""
@@ -554,12 +556,16 @@ class Application:
 
         return _json({"id": call.thread, "messages": await self._aside(read)})
 
-    async def _chat_stream(self, call: Call, begin: int, after: int) -> ASGIApp:
-        """Return the stream of the message that begins at an entry, after what the client has of it."""
+    async def _chat_stream(
+        self, chat: ChatProtocol, call: Call, begin: int, after: int, seen: Seen | None = None
+    ) -> ASGIApp:
+        """Return the stream of the turn that begins at an entry, after what the client has of it."""
 
         def known() -> ChatForm:
-            entries = call.runtime.entries(call.thread, after=begin - 1)
-            return ChatForm(takewhile(lambda one: one.seq <= after, entries))
+            entries = call.runtime.entries(call.thread, after=begin - 1) if after >= begin else ()
+            projection = chat.projection(call.runtime, call.caller, call.thread)
+            entries = takewhile(lambda one: one.seq <= after, entries)
+            return ChatForm(chat, projection, entries, seen or Seen(), aside=self._aside)
 
         return await self._follow(call, await self._aside(known), after, None, had=False)
 

@@ -50,7 +50,7 @@ class Form(Protocol):
         """Whether nothing may follow what was written last."""
         ...
 
-    def item(self, item: Entry | LiveItem) -> bytes:
+    async def item(self, item: Entry | LiveItem) -> bytes:
         """Return what is sent of an item; it may be empty."""
         ...
 
@@ -83,7 +83,7 @@ class JournalForm:
     def __init__(self, end: Callable[[], Awaitable[Any]]) -> None:
         self._end = end
 
-    def item(self, item: Entry | LiveItem) -> bytes:
+    async def item(self, item: Entry | LiveItem) -> bytes:
         """Return the event of an entry, or of a live item."""
         if isinstance(item, LiveItem):
             return event("live", plain_data.live_item(item), item.position or None)
@@ -172,7 +172,7 @@ class EventStream:
         try:
             item: Any = await self._first
             while item is not OVER:
-                if body := form.item(item):
+                if body := await form.item(item):
                     await self._write(send, _part(body))
                 if form.over:
                     return

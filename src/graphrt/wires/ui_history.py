@@ -39,6 +39,8 @@ def messages(entries: Iterable[Entry]) -> list[UiMessage]:
         if isinstance(entry.event, events.RunStarted) and not entry.path:
             found.append(_of_user(entry, entry.event))
         for chunk in projection.entry(entry):
+            if chunk["type"] == "start" and found and found[-1]["id"] == chunk["messageId"]:
+                continue  # the run goes on after a pause
             if chunk["type"] == "start":
                 parts: list[Any] = []
                 found.append(

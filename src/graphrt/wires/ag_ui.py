@@ -1,0 +1,337 @@
+"""The events of AG-UI 1.0 (https://docs.ag-ui.com): a spelling of `conversation`.
+
+The wire of the committed layer is a left fold over entries: the wire of a prefix is a prefix of the wire, in any process.
+Live items write the same messages before, piece by piece. If what they wrote does not hold any more, the stream ends with
+`RUN_ERROR` and the code `withdrawn`, and the next connection gets everything anew under the same ids.
+
+| Journal | Events |
+|---|---|
+| an input, or a run that goes on | `RUN_STARTED`, with the messages of the user; `STATE_SNAPSHOT` |
+| a task | `STEP_STARTED`, `STEP_FINISHED`, named after its node and those around it |
+| a model's reply | `REASONING_*`, `TEXT_MESSAGE_*`, `TOOL_CALL_*`, `TOOL_CALL_RESULT` |
+| a nested graph, an agent that is a tool | its messages, with the path or the agent's name as the `name` of their author |
+| a superstep that wrote fields that the reader may see | `STATE_DELTA`, a JSON Patch |
+| a value of `ctx.emit` | `CUSTOM` |
+| the end of the run | `RUN_FINISHED` with its outcome, interrupts and usage; `RUN_ERROR` if it failed |
+
+The id of a message is that of its step, and that of a run is made of the thread and the position where it began. A run
+that a worker hands over to another one, or that a timer wakes, is one run of the protocol.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, TypeAlias, final
+
+from graphrt import events
+from graphrt._display import fields_of
+from graphrt.events import Entry, Usage
+from graphrt.wires import conversation as chat
+from graphrt.wires.conversation import line, path_of
+from graphrt.wires.json_patch import json_patch
+from graphrt.wires.plain_data import plain
+
+__all__ = ["HEADERS", "VERSION", "AgUi", "AgUiEvent", "StateAt", "wire"]
+
+AgUiEvent: TypeAlias = dict[str, Any]
+"""One event of the protocol, as JSON data."""
+StateAt: TypeAlias = Callable[[int], Any]
+"""Returns the `Snapshot` of the thread after an entry: `lambda seq: runtime.state(thread, at=seq)`."""
+HEADERS: Final = {"content-type": "text/event-stream"}
+"""Headers of a response with the events."""
+VERSION: Final = "1.0"
+"""Version of the protocol."""
+
+
+def wire(entries: Iterable[Entry], *, state_at: StateAt | None = None, shows: Collection[str] = ()) -> str:
+    """Return the committed wire of *entries*: of a whole thread, or from an input on. For golden files, too.
+
+    Args:
+        entries: In order, from an input on.
+        state_at: As for `AgUi`.
+        shows: As for `AgUi`.
+    """
+    projection = AgUi(state_at=state_at, shows=shows)
+    return "".join(line(event) for entry in entries for event in projection.entry(entry))
+
+
+@final
+class AgUi:
+    """The events of a thread: feed it entries in order from an input on, and live items between them.
+
+    Args:
+        state_at: Reads the states of the thread. Without it, there are no states, and interrupts have no schema.
+        shows: Names of the fields of the state that the reader may see; by default none.
+    """
+
+    def __init__(self, *, state_at: StateAt | None = None, shows: Collection[str] = ()) -> None:
+        self._chat = chat.Conversation()
+        self._state_at = state_at
+        self._shows = frozenset(shows)
+        self._run = {"threadId": "", "runId": ""}
+        self._steps: dict[str, str] = {}
+        """Open task to the name of its step."""
+        self._named: Counter[str] = Counter()
+        """How many open tasks share a step. Parallel tasks of a node are one step."""
+        self._parts: dict[str, chat.Kind] = {}
+        """Open text or reasoning to its kind."""
+        self._told_at = 0
+        """Number of the entry whose state was written last; 0 for none."""
+        self._told: Any = None
+        """That state, as far as it is shown; None if it was not read yet."""
+
+    @property
+    def over(self) -> bool:
+        """Whether the stream has to end, because what it wrote does not hold any more."""
+        return self._chat.over
+
+    def reads(self, entry: Entry) -> bool:
+        """Return whether `entry` reads a state for this one, which may wait for the store."""
+        if self._state_at is None or entry.path:
+            return False
+        match entry.event:
+            case events.RunInterrupted():
+                return True
+            case events.RunStarted() | events.RunResumed():
+                return bool(self._shows)
+            case events.SuperstepCommitted(wrote=wrote):
+                return not self._shows.isdisjoint(wrote)
+            case _:
+                return False
+
+    def entry(self, entry: Entry) -> list[AgUiEvent]:
+        """Return the events of an entry."""
+        return [event for one in self._chat.entry(entry) for event in self._events(one)]
+
+    def had(self, seen: chat.Seen) -> None:
+        """Do not write what the client has *seen* of the present turn. Call it before the first entry."""
+        self._chat.had(seen)
+
+    def known(self, entry: Entry) -> None:
+        """Take an entry that the reader has already."""
+        state_at, self._state_at = self._state_at, None
+        try:
+            for one in self._chat.entry(entry):
+                self._events(one)
+                if isinstance(one, chat.RunBegan | chat.StateChanged):
+                    self._told_at, self._told = one.seq, None
+        finally:
+            self._state_at = state_at
+
+    def live(self, mode: str, item: Any, missed: int = 0) -> list[AgUiEvent]:
+        """Return the events of a live item of a stream mode. *missed*: items before it that did not arrive."""
+        return [event for one in self._chat.live(mode, item, missed) for event in self._events(one)]
+
+    def _events(self, one: chat.ChatEvent) -> list[AgUiEvent]:  # noqa: C901, PLR0911, PLR0912 - a table: one line for each
+        """Return what the protocol has for a chat event."""
+        match one:
+            case chat.PartAdded(part=part, kind="text", text=text):
+                return [{"type": "TEXT_MESSAGE_CONTENT", "messageId": _message(part), "delta": text}]
+            case chat.PartAdded(part=part, text=text):
+                return [{"type": "REASONING_MESSAGE_CONTENT", "messageId": part, "delta": text}]
+            case chat.PartBegan(task=task, part=part, kind=kind):
+                self._parts[part] = kind
+                return _part_began(part, kind, _author(task))
+            case chat.PartEnded(part=part, kind=kind):
+                self._parts.pop(part, None)
+                return _part_ended(part, kind)
+            case chat.TaskBegan(task=task):
+                return self._task_began(task)
+            case chat.TaskEnded(task=task):
+                return self._task_ended(task)
+            case chat.ToolCalled(step=step, call=call, name=name, arguments=given):
+                begun = {"toolCallId": call, "toolCallName": name, "parentMessageId": step}
+                text = given if isinstance(given, str) else json.dumps(plain(given), separators=(",", ":"))
+                return [
+                    {"type": "TOOL_CALL_START", **begun},
+                    {"type": "TOOL_CALL_ARGS", "toolCallId": call, "delta": text},
+                    {"type": "TOOL_CALL_END", "toolCallId": call},
+                ]
+            case chat.ToolReturned(call=call, text=text, failed=failed):
+                return [_tool_result(call, text, {"error": True} if failed else {})]
+            case chat.ToolDenied(call=call):
+                return [_tool_result(call, "The call was denied.", {"denied": True})]
+            case chat.SubagentReplied():
+                return _agent_said(one)
+            case chat.Emitted(value=value):
+                return [{"type": "CUSTOM", "name": "emit", "value": plain(value)}]
+            case chat.StateChanged(seq=seq, wrote=wrote):
+                return [] if self._shows.isdisjoint(wrote) else self._delta(seq)
+            case chat.RunBegan():
+                return self._run_began(one)
+            case chat.RunEnded(outcome="failed", error=error, usage=usage):
+                return self._stopped(f"The run failed with {error}.", error, usage)
+            case chat.RunEnded():
+                return self._run_ended(one)
+            case chat.Withdrawn():
+                return self._stopped("What was shown does not hold any more: load the thread again.", "withdrawn", {})
+            case _:  # questions stand in the outcome of the run; steps of a reply are its messages
+                return []
+
+    # -- runs and states -------------------------------------------------------------------------------------------
+
+    def _run_began(self, began: chat.RunBegan) -> list[AgUiEvent]:
+        self._run = {"threadId": began.thread, "runId": f"{began.thread}:{began.seq}"}
+        given: dict[str, Any] = {}
+        if began.said:
+            messages = [
+                {"id": one.id or f"{began.turn}/{number}", "role": "user", "content": one.text}
+                for number, one in enumerate(began.said)
+            ]
+            given = {"input": {**self._run, "messages": messages}}
+        found: list[AgUiEvent] = [{"type": "RUN_STARTED", **self._run, "protocolVersion": VERSION, **given}]
+        if self._shows and self._state_at is not None:
+            self._told_at, self._told = began.seq, self._shown_at(began.seq)
+            found.append({"type": "STATE_SNAPSHOT", "snapshot": self._told})
+        return found
+
+    def _shown_at(self, seq: int) -> Any:
+        """Return the fields of the state that the reader may see, as JSON data."""
+        assert self._state_at is not None  # noqa: S101 - the callers have looked
+        values = fields_of(self._state_at(seq).values) or {}
+        return {name: plain(value) for name, value in values.items() if name in self._shows}
+
+    def _delta(self, seq: int) -> list[AgUiEvent]:
+        """Return the change of the shown state since the one that was written last."""
+        if self._state_at is None:
+            return []
+        before = self._shown_at(self._told_at) if self._told is None else self._told
+        self._told_at, self._told = seq, self._shown_at(seq)
+        patch = json_patch(before, self._told)
+        return [{"type": "STATE_DELTA", "delta": patch}] if patch else []
+
+    def _run_ended(self, ended: chat.RunEnded) -> list[AgUiEvent]:
+        """Close what is open, and the run."""
+        found = [event for part, kind in self._parts.items() for event in _part_ended(part, kind)]
+        self._parts.clear()
+        found += [{"type": "STEP_FINISHED", "stepName": name} for name in self._named]
+        self._steps.clear()
+        self._named.clear()
+        outcome: dict[str, Any] = {"type": {"interrupted": "interrupt"}.get(ended.outcome, ended.outcome)}
+        if ended.questions:
+            known = () if self._state_at is None else self._state_at(ended.seq).interrupts
+            schemas = {one.id: one.answer_schema for one in known}
+            outcome["interrupts"] = [_interrupt(one, schemas.get(one.id)) for one in ended.questions]
+        return [*found, {"type": "RUN_FINISHED", **self._run, "outcome": outcome, **_usage(ended.usage)}]
+
+    def _stopped(self, message: str, code: str, usage: Mapping[str, Usage]) -> list[AgUiEvent]:
+        """End the run by an error, which may come while anything is open."""
+        self._parts.clear()
+        self._steps.clear()
+        self._named.clear()
+        return [{"type": "RUN_ERROR", "message": message, "code": code, **_usage(usage)}]
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    def _task_began(self, task: str) -> list[AgUiEvent]:
+        """Begin a step, unless a parallel task of the node has begun it."""
+        if task in self._steps:
+            return []
+        name = self._steps[task] = _names(task)
+        self._named[name] += 1
+        return [{"type": "STEP_STARTED", "stepName": name}] if self._named[name] == 1 else []
+
+    def _task_ended(self, task: str) -> list[AgUiEvent]:
+        """End a step, after those of the nested graph that it ran and gave up."""
+        inside = f"{task}/"
+        given_up = [one for one in self._steps if one.startswith(inside)]
+        return [event for one in (*given_up, task) for event in self._step_ended(one)]
+
+    def _step_ended(self, task: str) -> list[AgUiEvent]:
+        name = self._steps.pop(task, None)
+        if name is None:
+            return []
+        self._named[name] -= 1
+        if self._named[name]:
+            return []
+        del self._named[name]
+        return [{"type": "STEP_FINISHED", "stepName": name}]
+
+
+def _names(task: str) -> str:
+    """Return the names of the nodes on the way to a task, outermost first: `paint/ask` of `2.0:paint/1.0:ask`."""
+    return "/".join(one.partition(":")[2] for one in task.split("/") if one)
+
+
+def _author(task: str) -> dict[str, str]:
+    """Return the name of the author of a message: the path of the nested graph that the task is in; none at the top."""
+    path = _names(path_of(task))
+    return {"name": path} if path else {}
+
+
+def _message(part: str) -> str:
+    """Return the id of the message that a text is in: that of its step."""
+    return part.removesuffix("/text")
+
+
+def _part_began(part: str, kind: chat.Kind, author: dict[str, str]) -> list[AgUiEvent]:
+    if kind == "text":
+        return [{"type": "TEXT_MESSAGE_START", "messageId": _message(part), "role": "assistant", **author}]
+    return [
+        {"type": "REASONING_START", "messageId": part},
+        {"type": "REASONING_MESSAGE_START", "messageId": part, "role": "reasoning"},
+    ]
+
+
+def _part_ended(part: str, kind: chat.Kind) -> list[AgUiEvent]:
+    if kind == "text":
+        return [{"type": "TEXT_MESSAGE_END", "messageId": _message(part)}]
+    return [{"type": "REASONING_MESSAGE_END", "messageId": part}, {"type": "REASONING_END", "messageId": part}]
+
+
+def _tool_result(call: str, text: str, metadata: dict[str, Any]) -> AgUiEvent:
+    told = {"messageId": f"{call}/output", "toolCallId": call, "content": text, "role": "tool"}
+    return {"type": "TOOL_CALL_RESULT", **told, **({"metadata": metadata} if metadata else {})}
+
+
+def _agent_said(replied: chat.SubagentReplied) -> list[AgUiEvent]:
+    """Return what an agent said that is a tool: messages with its name."""
+    author = {"name": "/".join(one for one in (_names(path_of(replied.task)), replied.agent) if one)}
+    found: list[AgUiEvent] = []
+    for number, (text, thinking) in enumerate(replied.replies):
+        step = f"{replied.call}/{number}"
+        whole: list[tuple[str, chat.Kind, str]] = [
+            (f"{step}/reasoning", "reasoning", thinking),
+            (f"{step}/text", "text", text),
+        ]
+        for part, kind, said in whole:
+            if said:
+                content = "TEXT_MESSAGE_CONTENT" if kind == "text" else "REASONING_MESSAGE_CONTENT"
+                found += _part_began(part, kind, author)
+                found.append({"type": content, "messageId": _message(part), "delta": said})
+                found += _part_ended(part, kind)
+    return found
+
+
+def _interrupt(asked: chat.Question, schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return an open question as an interrupt."""
+    told: dict[str, Any] = {"id": asked.id, "reason": asked.kind}
+    if asked.call:
+        told |= {"message": f"Approve the call of {asked.tool}?", "toolCallId": asked.call}
+    elif isinstance(asked.payload, str):
+        told["message"] = asked.payload
+    if schema:
+        told["responseSchema"] = plain(schema)
+    if asked.expires_at is not None:
+        told["expiresAt"] = datetime.fromtimestamp(asked.expires_at, UTC).isoformat().replace("+00:00", "Z")
+    return {**told, "metadata": {"step": _names(asked.task), "payload": plain(asked.payload)}}
+
+
+def _usage(usage: Mapping[str, Usage]) -> dict[str, Any]:
+    """Return the usage of a run, one entry for each model."""
+    found: list[dict[str, Any]] = []
+    for name, one in usage.items():
+        provider, _, model = name.rpartition("/")
+        told: dict[str, Any] = {"provider": provider.partition("/")[0], "model": model}
+        counts = {
+            "inputTokens": one.input_tokens,
+            "outputTokens": one.output_tokens,
+            "totalTokens": one.input_tokens + one.output_tokens,
+            "reasoningTokens": one.reasoning_tokens,
+            "cachedInputTokens": one.cached_tokens,
+        }
+        found.append({key: value for key, value in {**told, **counts}.items() if value or key == "totalTokens"})
+    return {"usage": found} if found else {}
