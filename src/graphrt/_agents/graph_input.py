@@ -15,7 +15,7 @@ from typing import Any, Final, final, get_origin
 import typing_extensions as te
 from pydantic import BaseModel, RootModel
 
-from graphrt.errors._codes.agents import GRAPH_CANNOT_BE_A_TOOL
+from graphrt.errors._codes.tools import TOOL_SCHEMA
 from graphrt.harness._output.typed_dicts import adapter_of
 from graphrt.harness.tools._arguments import TypedArguments
 
@@ -48,8 +48,10 @@ class GraphInput:
             # pydantic would ignore unknown arguments: refuse them by name instead, and say so in the schema.
             self._arguments: Final = TypedArguments(adapter_of(wanted), closed=_is_closed(wanted))
         except Exception as error:  # pydantic raises many kinds of errors for types without a schema
-            raise GRAPH_CANNOT_BE_A_TOOL(
-                graph_name=graph.name, wanted=wanted, known=str(error).split("\n", 1)[0]
+            raise TOOL_SCHEMA(
+                problems=f"Graph {graph.name!r} cannot be a tool: no JSON schema can be made of {wanted!r}.",
+                known=str(error).split("\n", 1)[0],
+                fix="Give input=, a type that a model can fill in.",
             ) from error
         self.schema: Final = self._arguments.schema
         """JSON schema of the arguments."""

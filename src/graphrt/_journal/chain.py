@@ -46,7 +46,7 @@ from graphrt._journal.seal import (
 )
 from graphrt.errors import StoreError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.journal import FORGED_SEAL, LOG_KEY_NEEDED, LOG_NOT_KEYED
+from graphrt.errors._codes.journal import LOG_KEY_NEEDED, LOG_NOT_KEYED
 from graphrt.errors._codes.stores import STORE_DAMAGED
 
 if TYPE_CHECKING:
@@ -391,7 +391,12 @@ def check_macs(keys: LogKeys, signers: Sequence[bytes], seal: Seal, seq: int) ->
     for kid, mac in zip(signers, seal.macs, strict=True):
         own = keys.mac(kid, seal.leaf)
         if own is not None and not compare_digest(own, mac):
-            raise FORGED_SEAL(seq=seq, kid=kid.hex())
+            raise STORE_DAMAGED(
+                problem=f"Entry {seq} of the journal was not written with the key {kid.hex()}: its MAC does not match",
+                seq=seq,
+                known="its hash matches, so it was changed by somebody who knows the format and does not have the key; "
+                "graphrt.audit.verify() says what is still proved",
+            )
 
 
 def _read_tree(saved: str) -> Tree:

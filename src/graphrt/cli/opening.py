@@ -76,7 +76,7 @@ def url_of(given: str | None, *, creates: bool = False) -> str:
         InputError: None was given, or there is no such file.
     """
     if not given:
-        raise NO_STORE_GIVEN()
+        raise NO_STORE_GIVEN(problem="The command needs a store, and none was given")
     check_is_url(given)  # else it were the path of a file, and shown
     url = given if ":" in given.replace("\\", "/").split("/")[0] else f"sqlite:///{given}"
     if url.startswith("sqlite:///") and not creates:

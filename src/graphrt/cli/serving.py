@@ -18,7 +18,7 @@ from graphrt.cli.opening import opened_runtime, runtime_options
 from graphrt.cli.output import Answer, Output
 from graphrt.cli.targets import named
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.command_line import AUTHORIZE_NEEDED, WORKER_IN_MEMORY
+from graphrt.errors._codes.command_line import AUTHORIZE_NEEDED, NO_STORE_GIVEN
 from graphrt.stores import MemoryStore
 
 if TYPE_CHECKING:
@@ -71,7 +71,9 @@ def serve(
         runtimes = [stack.enter_context(opened_runtime(target, creates=True, **options)) for target in targets]
         for target, runtime in zip(targets, runtimes, strict=True):
             if no_worker and isinstance(runtime.store, MemoryStore):
-                raise WORKER_IN_MEMORY(target=target)
+                raise NO_STORE_GIVEN(
+                    problem=f"{target!r} has its threads in memory, so no other process can leave it any"
+                )
         workers: list[Worker] = [] if no_worker else [Worker(one, concurrency=concurrency) for one in runtimes]
         chats = {
             one.graph.name: f"/chat/{quote(one.graph.name, safe='')}"

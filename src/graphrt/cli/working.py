@@ -16,7 +16,7 @@ from graphrt.cli.run import IF_EXISTS, input_of
 from graphrt.cli.targets import load
 from graphrt.errors import a_type
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.command_line import WORKER_IN_MEMORY
+from graphrt.errors._codes.command_line import NO_STORE_GIVEN
 from graphrt.runtime import IfExists
 from graphrt.stores import MemoryStore
 
@@ -80,7 +80,9 @@ def worker(
         runtimes = [stack.enter_context(opened_runtime(target, creates=True, **options)) for target in targets]
         for target, runtime in zip(targets, runtimes, strict=True):
             if isinstance(runtime.store, MemoryStore):
-                raise WORKER_IN_MEMORY(target=target)
+                raise NO_STORE_GIVEN(
+                    problem=f"{target!r} has its threads in memory, so no other process can leave it any"
+                )
         working = Worker(
             *runtimes, concurrency=concurrency, poll_s=poll, max_tries=max_tries, queues=queues, retention=rules,
             per_graph=assignments(per_graph, "--per-graph"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from graphrt.errors._codes.journal import REPLY_NEWER
+from graphrt.errors._codes.stores import STORE_NEWER
 from graphrt.events import Usage
 from graphrt.harness._surrogates import json_copy
 from graphrt.harness.messages import ProviderPart, ThinkingBlock, ToolCall
@@ -61,7 +61,7 @@ def reply_from(data: Mapping[str, Any], usage: Usage | None, model: str | None) 
     parts: Sequence[Any] = data["parts"]
     for part in parts:
         if part["kind"] not in ("text", "provider"):
-            raise REPLY_NEWER(kind=part["kind"])
+            raise STORE_NEWER(part="A part of a recorded reply of a model", version=repr(part["kind"]), form="'text'")
     calls = [
         ToolCall(id=call["id"], name=call["name"], arguments_text=call["arguments"])
         for call in data.get("tool_calls", ())

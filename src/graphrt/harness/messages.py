@@ -16,7 +16,6 @@ from typing import Any, Final, Literal, TypeAlias, TypeGuard
 from graphrt.errors import InputError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.requests import (
-    ARGUMENTS_NOT_JSON,
     BAD_CONVERSATION,
     BAD_TOOL_ARGUMENTS,
     TOO_MANY_MEDIA,
@@ -157,7 +156,12 @@ def _arguments_text(call: ToolCall) -> str:
     try:
         return json.dumps(call.arguments, ensure_ascii=False)
     except (TypeError, ValueError) as error:
-        raise ARGUMENTS_NOT_JSON(name=call.name, error=error, arguments=call.arguments, value=call.arguments) from error
+        raise INVALID_ARGUMENT(
+            argument=f"The arguments of the call of tool {call.name!r}",
+            value=call.arguments,
+            wanted="strings, numbers, booleans, None, lists and mappings",
+            known=f"they are not JSON: {error}",
+        ) from error
 
 
 def _parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:

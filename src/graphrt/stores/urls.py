@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from graphrt.errors import a_type, closest, names
 from graphrt.errors._codes.stores import (
-    NOT_A_STORE,
     UNKNOWN_STORE,
     UNKNOWN_STORE_OPTION,
 )
@@ -146,5 +145,10 @@ def _third_party(scheme: str, url: str) -> Store:
         )
     store: object = found[scheme].load()(url)
     if not isinstance(store, Store):
-        raise NOT_A_STORE(scheme=scheme[:80], store=store, examples=_EXAMPLES)
+        raise UNKNOWN_STORE(
+            what=f"The scheme {scheme[:80]!r}",
+            problem=f"what is installed for it is not a store, but {a_type(store)}",
+            examples=_EXAMPLES,
+            fix="Correct or remove the package that provides the scheme.",
+        )
     return store

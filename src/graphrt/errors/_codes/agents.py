@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphrt.errors import AgentLimitError, CheckError, InputError, ToolError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.models import BAD_RESPONSE
-from graphrt.errors._codes.tools import TOOL_ARGUMENTS, TOOL_FAILED_BY_VALIDATOR, TOOL_SCHEMA, UNKNOWN_TOOL
+from graphrt.errors._codes.tools import TOOL_ARGUMENTS, TOOL_FAILED_BY_VALIDATOR, UNKNOWN_TOOL
 from graphrt.errors._error_code import ErrorCode
 
 NO_MODEL = ErrorCode(
@@ -50,10 +50,6 @@ LAYER_SIGNATURE = BAD_MIDDLEWARE.variant(
     fix="Write `async def {name}(self, {arguments})`.",
 )
 
-GRAPH_CANNOT_BE_A_TOOL = TOOL_SCHEMA.variant(
-    "Graph {graph_name!r} cannot be a tool: no JSON schema can be made of {wanted!r}.",
-    fix="Give input=, a type that a model can fill in.",
-)
 
 ANSWER_CUT_OFF = ErrorCode(
     "answer-cut-off",

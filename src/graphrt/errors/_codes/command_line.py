@@ -26,19 +26,15 @@ NO_SUCH_DATABASE = ErrorCode(
     fix="Give --store the URL of a database that exists, or set GRAPHRT_STORE. The command line does not create one to "
     "read it.",
 )
-NO_STORE_GIVEN = NO_SUCH_DATABASE.variant(
-    "The command needs a store, and none was given.",
-    fix="Give --store sqlite:///runs.db or --store postgresql://..., or set GRAPHRT_STORE.",
-)
 BAD_DOCUMENT = ErrorCode(
     "bad-document",
     InputError,
     "{source} cannot be read as {form}: {problem}.",
     fix="Give a file with one JSON document in UTF-8, or - for standard input.",
 )
-WORKER_IN_MEMORY = NO_SUCH_DATABASE.variant(
-    "The worker of {target!r} has its threads in the memory of its own process, so no other process can leave it any.",
-    fix="Give --store sqlite:///runs.db or --store postgresql://..., and start the threads in the same store.",
+NO_STORE_GIVEN = NO_SUCH_DATABASE.variant(
+    "{problem}.",
+    fix="Give --store sqlite:///runs.db or --store postgresql://..., or set GRAPHRT_STORE.",
 )
 AUTHORIZE_NEEDED = ErrorCode(
     "authorize-needed",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphrt.errors import InputError, ReplayDivergedError, StoreError
-from graphrt.errors._codes.stores import STORE_DAMAGED, STORE_NEWER
+from graphrt.errors._codes.stores import STORE_DAMAGED
 from graphrt.errors._error_code import ErrorCode
 
 UNKNOWN_TYPE = ErrorCode(
@@ -75,11 +75,6 @@ OLDER_BUILD = ErrorCode(
     "it is older on purpose, pass allow_older=True, or run `graphrt builds allow`.",
 )
 
-FORGED_SEAL = STORE_DAMAGED.variant(
-    "Entry {seq} of the journal was not written with the key {kid}: its MAC does not match.",
-    known="its hash matches, so it was changed by somebody who knows the format and does not have the key",
-    fix="Restore the database from a backup; graphrt.audit.verify(...) says what is still proved.",
-)
 LOG_KEY_NEEDED = ErrorCode(
     "log-key-needed",
     InputError,
@@ -122,10 +117,4 @@ FOLD_FAILED = ErrorCode(
     "Folding the entries from {seq} of thread {thread!r} failed, although it succeeded when they were "
     "written: {problem}",
     fix="A reducer must return the same for the same arguments: restore the one that the thread was made with.",
-)
-
-REPLY_NEWER = STORE_NEWER.variant(
-    "A recorded reply of a model has a part of the kind {kind!r}, which this version of graphrt does not read.",
-    known="parts of the kind 'text'",
-    fix="Upgrade graphrt where the thread continues.",
 )

@@ -15,7 +15,6 @@ from graphrt.errors import (
     RefusalError,
     TransientModelError,
 )
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._error_code import ErrorCode
 
 MODEL_REQUEST_FORBIDDEN = ErrorCode(
@@ -93,13 +92,4 @@ MODEL_TIMEOUT = ErrorCode(
     TransientModelError,
     "The model call timed out: {what_for} took longer than {timeout_s:g} s.",
     fix="Retry, or give the harness a longer timeout_s.",
-)
-
-OPTIONS_CLASH = INVALID_ARGUMENT.variant(
-    "options contains {value:names}, which the model sets itself.",
-    fix="Use the argument of LiteLLMModel or the field of the request instead.",
-)
-UNGUARDED_PROVIDER = INVALID_ARGUMENT.variant(
-    "{prefix!r} has an HTTP client of its own, which follows redirects and reads answers of any size.",
-    fix='Write the model as "openai/...": it speaks the same format.',
 )

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from graphrt.errors import BadResponseError, InputError
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._error_code import ErrorCode
 
 BAD_HARNESS = ErrorCode("bad-harness", InputError, "{taker}, not {given}.")
 
-ARGUMENTS_NOT_JSON = INVALID_ARGUMENT.variant(
-    "The arguments of the call of tool {name!r} are not JSON: {error}.",
-    known="{arguments!r}",
-    fix="Give strings, numbers, booleans, None, lists and mappings.",
-)
 
 BAD_TOOL_ARGUMENTS = ErrorCode(
     "bad-tool-arguments",

@@ -49,11 +49,6 @@ UNKNOWN_STORE_OPTION = UNKNOWN_STORE.variant(
     "A {store} store has no option {name!r}.", known="options {options:names}", fix="Use one of those, or leave it out."
 )
 BAD_STORE_OPTION = UNKNOWN_STORE.variant("The option {option} of a store cannot be {given!r}.", fix="Write {wanted}.")
-NOT_A_STORE = UNKNOWN_STORE.variant(
-    "What is installed for the scheme {scheme!r} is not a store: {store:type} does not inherit `graphrt.stores.Store`.",
-    known="{examples}",
-    fix="Correct or remove the package that provides the scheme.",
-)
 
 BAD_ARCHIVE = ErrorCode(
     "bad-archive", InputError, "The file cannot be imported. {why} Nothing was written.", fix="Export the thread again."

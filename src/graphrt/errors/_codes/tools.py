@@ -38,12 +38,6 @@ DUPLICATE_TOOL = ErrorCode(
     fix="Rename one of them, for instance @tool(name=...), or give a server's tools a prefix.",
     where="{first} and {second}",
 )
-TWO_MCP_TOOLS_OF_ONE_NAME = DUPLICATE_TOOL.variant(
-    "MCP server {server} has two tools that would be named {tool!r}.",
-    known="{first!r} and {second!r}",
-    fix="Have them renamed by the server.",
-    where="",
-)
 
 UNKNOWN_TOOL = ErrorCode(
     "unknown-tool", InputError, "There is no tool {tool!r}.", fix="Use one of the names above, or add the tool."

@@ -16,9 +16,9 @@ from typing import Any, Final
 from graphrt import _sensitive_texts
 from graphrt._ambient import surroundings
 from graphrt._arguments import check_amount, check_text
-from graphrt.errors import BadResponseError, HarnessError, MissingExtraError
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.models import MODEL_TIMEOUT, NO_API_KEY, OPTIONS_CLASH, UNGUARDED_PROVIDER
+from graphrt.errors import BadResponseError, HarnessError, MissingExtraError, names
+from graphrt.errors._codes.arguments import ARGUMENTS_EXCLUDE_EACH_OTHER, INVALID_ARGUMENT
+from graphrt.errors._codes.models import MODEL_TIMEOUT, NO_API_KEY
 from graphrt.events import Usage
 from graphrt.harness import real_requests
 from graphrt.harness._surrogates import whole
@@ -433,7 +433,12 @@ def _check_seconds(timeout_s: Any) -> None:
 def _refuse_own(options: Mapping[str, Any]) -> None:
     clash = sorted(_OWN.intersection(options))
     if clash:
-        raise OPTIONS_CLASH(value=clash)
+        raise ARGUMENTS_EXCLUDE_EACH_OTHER(
+            argument=f"options= with {names(clash)}",
+            other="what the model sets itself",
+            superfluous="these, and use the argument of LiteLLMModel or the field of the request instead",
+            value=clash,
+        )
     if options.get("n") not in (None, 1):
         raise INVALID_ARGUMENT(
             argument="options['n']", value=options["n"], wanted="1, or leave it out: a reply is one answer"
@@ -443,7 +448,12 @@ def _refuse_own(options: Mapping[str, Any]) -> None:
 def _refuse_unguarded(model: str, options: Mapping[str, Any]) -> None:
     """Raise for the one provider whose requests bypass httpx, where redirects and sizes are guarded."""
     if _UNGUARDED in (model.partition("/")[0], options.get("custom_llm_provider")):
-        raise UNGUARDED_PROVIDER(prefix=_UNGUARDED, value=model)
+        raise INVALID_ARGUMENT(
+            argument="A model whose requests are guarded",
+            value=model,
+            wanted='"openai/...", which speaks the same format',
+            known=f"{_UNGUARDED!r} has an HTTP client of its own, which follows redirects and reads answers of any size",
+        )
 
 
 def _provider_reported_usage(stream: Any) -> bool:

@@ -19,12 +19,12 @@ from graphrt.errors import ToolError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.tools import (
     BAD_ADDRESS,
+    DUPLICATE_TOOL,
     MCP_CONNECT,
     MCP_LOST,
     MCP_NOT_OPEN,
     MCP_REFUSED,
     MCP_TIMEOUT,
-    TWO_MCP_TOOLS_OF_ONE_NAME,
 )
 from graphrt.harness._background_loop import LoopThread
 from graphrt.harness.tools._options import Approval, OnError, SharedOptions, check_timeout, make_policy
@@ -220,8 +220,10 @@ class McpServer:
             made_tool = McpTool(caller, item, prefix=self._prefix, policy=self._policy, hinted=self._hinted)
             name = made_tool.spec.name
             if name in made:
-                raise TWO_MCP_TOOLS_OF_ONE_NAME(
-                    server=self._name, tool=name, first=made[name].remote_name, second=made_tool.remote_name
+                raise DUPLICATE_TOOL(
+                    tool=name,
+                    where=f"MCP server {self._name}, tools {made[name].remote_name!r} and {made_tool.remote_name!r}",
+                    fix="Have them renamed by the server.",
                 )
             made[name] = made_tool
         return list(made.values())
