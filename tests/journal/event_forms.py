@@ -3,9 +3,6 @@
 A new class of events, or a new field, gets its strategy here: tests/journal/test_wire_forms.py looks whether it has one.
 """
 
-# What is read back is of any class: the tests know which.
-# pyright: basic, reportAttributeAccessIssue=false, reportArgumentType=false, reportIndexIssue=false
-
 from __future__ import annotations
 
 import dataclasses

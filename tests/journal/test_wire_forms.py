@@ -1,8 +1,5 @@
 """Every event comes back from its stored form as it was, and the forms are those that are written down."""
 
-# What is read back is of any class: the tests know which.
-# pyright: basic, reportAttributeAccessIssue=false, reportArgumentType=false, reportIndexIssue=false
-
 from __future__ import annotations
 
 import re

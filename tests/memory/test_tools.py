@@ -1,0 +1,71 @@
+"""`memory_tools`: an agent remembers and recalls in a namespace that the program chooses."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import typing_extensions as te
+
+from graphrt import END, START, Context, GraphBuilder, Runtime
+from graphrt.errors import InputError
+from graphrt.harness import Agent, AgentReply, FunctionModel, ModelRequest, ToolCall, ToolContext
+from graphrt.memory import memory_tools
+
+
+class State(te.TypedDict, total=False):
+    answer: str
+
+
+def asking(*calls: ToolCall) -> FunctionModel:
+    """A model that makes *calls* in its first reply, and then repeats what the last of them returned."""
+
+    def answer(request: ModelRequest) -> AgentReply:
+        results = [message.text for message in request.messages if message.role == "tool"]
+        return AgentReply(text=results[-1]) if results else AgentReply(tool_calls=calls)
+
+    return FunctionModel(answer)
+
+
+def graph_of(model: FunctionModel) -> Any:
+    def talk(state: State, ctx: Context) -> dict[str, str]:
+        agent = Agent(model, name="writer", tools=memory_tools(lambda context: f"customers/{context.deps}", limit=1))
+        return {"answer": ctx.call(ctx.bind(agent).run, "hello").text}
+
+    g = GraphBuilder(State, name="desk")
+    g.add_node("talk", talk)
+    g.add_sequence([START, "talk", END])
+    return g.compile()
+
+
+def test_calls_of_one_reply_are_all_remembered_where_the_program_says() -> None:
+    calls = [
+        ToolCall(id=str(number), name="remember", arguments={"key": f"fact {number}", "text": "drinks tea"})
+        for number in range(4)
+    ]
+    with Runtime(graph_of(asking(*calls)), store="memory:", deps=42) as runtime:
+        runtime.run({}, thread="t")
+        found = runtime.memory.search("customers/42")
+
+        assert [(item.key, item.value) for item in found] == [(f"fact {number}", "drinks tea") for number in range(4)]
+        assert runtime.reexecute("t").same
+
+
+def test_recall_shows_what_fits_best_and_says_if_nothing_does() -> None:
+    call = ToolCall(id="1", name="recall", arguments={"query": "black tea"})
+    with Runtime(graph_of(asking(call)), store="memory:", deps=42) as runtime:
+        assert runtime.run({}, thread="one").state.get("answer") == "Nothing was remembered about that."
+        runtime.memory.put("customers/42", "drink", "black tea")
+        runtime.memory.put("customers/42", "other", "green tea")
+
+        assert runtime.run({}, thread="two").state.get("answer") == "drink: black tea"
+
+
+def test_tool_that_works_for_no_node_has_no_memory() -> None:
+    remember, _ = memory_tools("customers/42")
+    context = ToolContext(call=ToolCall(id="1", name="remember", arguments={}))
+
+    with pytest.raises(InputError) as refused:
+        asyncio.run(remember.call({"key": "drink", "text": "tea"}, context))
+    assert refused.value.code == "no-memory"
