@@ -12,7 +12,7 @@ from opentelemetry import trace
 from tests.otel.support import Seen, State, World, chain, only, tree
 
 from graphrt import END, START, Context, GraphBuilder, MockHarness, NodeError, RetryPolicy, Runtime, Send
-from graphrt.harness import Agent, FunctionModel, ModelResponse, ToolCall
+from graphrt.harness import Agent, FunctionModel, ModelResponse, Retry, ToolCall
 from graphrt.otel import trace_id_of
 from graphrt.stores import MemoryStore
 from graphrt.testing import drive_due
@@ -304,6 +304,23 @@ def test_model_and_tool_calls_are_spans_with_what_they_call_inside(world: World)
     tool = only(world.named("execute_tool"))
     assert tool.attributes["gen_ai.tool.name"] == "lookup"
     assert tool.attributes["gen_ai.tool.call.id"] == "1"
+
+
+def test_checks_of_an_agent_are_spans_by_name(world: World):
+    def polite(text: str) -> None:
+        if text == "rude":
+            raise Retry("be polite")
+
+    answers = iter(["rude", "nice"])
+    one = Agent(FunctionModel(lambda _: next(answers)), check=polite)
+
+    async def ask(state, ctx: Context):
+        return {"notes": [(await ctx.bind(one).run("hello")).text]}
+
+    chain(ask).run({"notes": []}, sinks=[world.tracing])
+
+    assert [span.name for span in world.named("execute_tool")] == ["execute_tool check polite"] * 2
+    assert [span.failed for span in world.named("execute_tool")] == [True, False]
 
 
 def test_nothing_confidential_is_recorded_unless_asked(world: World):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from graphrt import Budget
+from graphrt import Budget, Command
 from graphrt.errors import AgentLimitError, CheckError, InputError
 from graphrt.events import EffectRecorded
 from graphrt.harness import Agent, AgentLimits, CheckContext, CheckEnded, Retry, tool
@@ -143,6 +143,34 @@ def test_what_a_check_said_is_recorded_and_a_restart_asks_neither_it_nor_its_mod
         (["check", "answer", "good"], "bad"),
         (["check", "answer", "good"], None),
     ]
+
+
+def test_what_tools_of_an_agent_in_a_check_write_is_kept_once(way: Any) -> None:
+    class Gone(BaseException):
+        """The process is gone."""
+
+    fails = [Gone()]
+
+    @tool(writes=["said"])
+    async def note(text: str) -> Command[Any]:
+        return Command(update={"said": [text]})
+
+    judge = Agent(Model(call("note", text="noted"), "fine"), name="judge", tools=[note])
+
+    async def good(answer: str) -> None:
+        await judge.run(answer)
+
+    async def body(state: Any, ctx: Any) -> Any:
+        update = await ask()(state, ctx)
+        if fails:
+            raise fails.pop()
+        return update
+
+    runtime = way.runtime(way.graph(body), harness=Agent(Model("good"), check=good))
+    with pytest.raises(Gone):
+        way(runtime, "run", {}, thread="t")
+
+    assert sorted(way(runtime, "retry", "t").state.said) == ["good", "noted"]
 
 
 def test_usage_of_agents_in_a_check_counts_for_the_run() -> None:

@@ -276,6 +276,16 @@ def test_wherever_a_run_is_cut_off_no_summary_and_no_answer_is_paid_twice(gone: 
     assert result.state.chat[-1].text == "done"
 
 
+def test_the_model_of_summaries_can_be_replaced_by_the_name_of_its_agent() -> None:
+    double = model(fn=lambda request: "doubled")
+    asked = model("done")
+    agent = Agent(asked, compaction=Compaction(tokens=100, keep=4, summarise=model()))
+    with chatting(agent, models={"agent-summary": double}) as runtime:
+        runtime.run({"chat": [*turns(13), UserMessage(text="now")]}, thread="t")
+
+    assert heard(asked.asked[0])[0].endswith("\ndoubled")
+
+
 def test_a_summary_is_shown_as_that_of_an_agent_of_its_own() -> None:
     items = watch(
         Agent(model("done"), compaction=Compaction(tokens=100, keep=4, summarise=model(*["sum"] * 9))),

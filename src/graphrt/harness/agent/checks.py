@@ -177,9 +177,11 @@ class Checks:
             else:  # a span of its own
                 judged = await watcher.tool_call(ToolCall(id=key, name=f"check {check.name}"), judge)
             used = {"usage": usage_to(sum(below.took[1:], below.took[0]))} if below.took else {}
-            return {"why": judged.text if judged.error else None, **used}
+            wrote = {"wrote": [dict(update) for update in below.wrote]} if below.wrote else {}
+            return {"why": judged.text if judged.error else None, **used, **wrote}
 
-        below = replace(place, path=f"{key}/", took=[])  # the place from which the check may call agents
+        # The place from which the check may call agents.
+        below = replace(place, path=f"{key}/", took=[], wrote=[], seen=(*place.seen, *place.wrote))
         about = {"check": check.name, "subject": subject}
         try:
             recorded: Any = await place.host.effect(key, make, "idempotent", about)
@@ -189,6 +191,7 @@ class Checks:
             raise
         if "usage" in recorded:
             place.took.append(usage_from(recorded["usage"]))
+        place.wrote.extend(recorded.get("wrote", ()))  # by tools of these agents
         why: str | None = recorded["why"]
         self._show(check, subject, why)
         return why
