@@ -525,7 +525,9 @@ def default_tools(harness: Any, task: Task, warnings: list[str]) -> Sequence[str
     Returns:
         0..n names; None if *harness* has no tool that needs approval, or is not an agent.
     """
-    own = harness.tools if hasattr(harness, "__graphrt_drive__") else ()
+    own: list[Tool] = []
+    if hasattr(harness, "__graphrt_drive__"):
+        own = [*harness.tools, *(one.tool for one in getattr(harness, "handoffs", ()))]
     withheld = [tool.spec.name for tool in own if tool.policy.approval is not False]
     if not withheld:
         return None

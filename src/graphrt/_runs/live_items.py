@@ -202,6 +202,7 @@ def _classes() -> dict[str, Any]:
 
         own = [Live, MessageItem, BudgetWarning, TextDelta, ThinkingDelta, ToolCallDelta]
         own += [events.ModelStarted, events.ModelEnded, events.ModelFailed]
-        own += [events.ToolStarted, events.ToolEnded, events.CheckEnded, events.SubAgentItem]
+        own += [events.ToolStarted, events.ToolEnded, events.CheckEnded]
+        own += [events.HandedOver, events.SubAgentItem]
         _found.update({cls.__name__: cls for cls in own})
     return _found

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         AgentEvent,
         CheckEnded,
         EventSink,
+        HandedOver,
         ModelEnded,
         ModelFailed,
         ModelStarted,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         ToolEnded,
         ToolStarted,
     )
+    from graphrt.harness.agent.handoffs import Handoff
     from graphrt.harness.agent.limits import AgentLimits
     from graphrt.harness.agent.middleware import Middleware
     from graphrt.harness.budget._ledger import Ledger
@@ -107,6 +109,8 @@ __all__ = [
     "FunctionTool",
     "GraphHarness",
     "GraphTool",
+    "HandedOver",
+    "Handoff",
     "Image",
     "Injected",
     "Ledger",
@@ -171,8 +175,10 @@ _NAMES: Final = {
     "graphrt.harness.agent.checks": "Check CheckContext Retry",
     "graphrt.harness.agent.compaction": "Compaction",
     "graphrt.harness.agent.events": (
-        "AgentEvent CheckEnded EventSink ModelEnded ModelFailed ModelStarted SubAgentItem ToolEnded ToolStarted"
+        "AgentEvent CheckEnded EventSink HandedOver ModelEnded ModelFailed ModelStarted SubAgentItem ToolEnded "
+        "ToolStarted"
     ),
+    "graphrt.harness.agent.handoffs": "Handoff",
     "graphrt.harness.agent.limits": "AgentLimits",
     "graphrt.harness.agent.middleware": "Middleware",
     "graphrt.harness.budget": "Budget BudgetWarning",

@@ -95,6 +95,8 @@ class AgentReply(Generic[OutputT_co]):
     stopped: str | None = None
     """What ended an Agent's run early: the name of a limit, or "goto" if a tool led to another node; None if the run
     came to its end."""
+    agent: str | None = None
+    """Name of the Agent that answered: after a handoff not the one that was asked. None if no Agent did."""
     prompt_messages: int | None = field(default=None, repr=False)
     """How many of `messages` preceded the first answer, instructions included; None if unknown."""
 
@@ -181,7 +183,7 @@ class ToolCallDelta:
 
 
 ModelResponse: TypeAlias = AgentReply
-"""The response of a model is a reply, to which an Agent adds `output`, `messages` and `stopped`."""
+"""The response of a model is a reply, to which an Agent adds `output`, `messages`, `agent` and `stopped`."""
 
 StreamItem: TypeAlias = TextDelta | ThinkingDelta | ToolCallDelta | AgentReply
 """An item of a stream: 0..n deltas, then exactly one AgentReply."""

@@ -39,6 +39,11 @@ BAD_APPROVAL = ErrorCode(
 )
 
 
+HANDOFF_TO_ITSELF = INVALID_ARGUMENT.variant(
+    "Agent {name!r} hands over to itself, or to another agent of its name.",
+    fix="Remove it from handoffs=, or give the other agent a name of its own.",
+)
+
 BAD_MIDDLEWARE = ErrorCode(
     "bad-middleware",
     InputError,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from graphrt.harness.agent._tool_calls import Tooling
     from graphrt.harness.agent.checks import Checks
     from graphrt.harness.agent.compaction import Compactor
+    from graphrt.harness.agent.handoffs import Handoff
 
 __all__ = ["Loop"]
 
@@ -63,6 +64,16 @@ class Loop:
     """Checks of inputs and answers."""
     compactor: Compactor | None
     """Shortens what is sent of the conversation; None if it is sent whole."""
+    earlier: Sequence[Message] | None = None
+    """The conversation of the run before the handoff to this agent; None for the agent that began the run."""
+    prompted: int | None = None
+    """How many messages preceded the first answer of the run; None for the agent that began it: those of `request`."""
+    used: Usage | None = None
+    """Usage of the agents that had the conversation before; None if that is unknown, or there were none."""
+    handed: int = 0
+    """Number of handoffs of the run so far."""
+    handoff: Handoff | None = None
+    """The handoff that ended the part of this agent; None if it answered."""
     goto: Sequence[Any] | None = None
     """Where a tool led, which ended the run: targets that replace the edges of the node; None if none did."""
     _messages: list[Message] = field(default_factory=list["Message"])
@@ -88,7 +99,7 @@ class Loop:
             CheckError: A check refused an input.
             HarnessError: A call failed.
         """
-        self._say(*self.request.messages)
+        self._begin()
         await self.checks.check_input(self.request.text, self.said)
         await self._take_signals()
         while True:
@@ -101,17 +112,19 @@ class Loop:
                     return reply
                 continue
             limit = await self._turn(response)
-            if self.goto is not None:
-                return replace(self._reply(response), tool_calls=(), finish_reason="tool_calls", stopped=ROUTED)
-            if limit is not None:
+            if limit is not None and self.goto is None:
                 return self.stopped(limit)
+            if self.goto is not None or self.handoff is not None:  # of a handoff the reply is not used
+                return replace(self._reply(response), tool_calls=(), finish_reason="tool_calls", stopped=ROUTED)
             await self._take_signals()
 
     async def _asked(self) -> ModelResponse:
         """Return the model's response to the conversation so far, which is part of the conversation then."""
         self._models += 1
         tools = (*self.request.tools, *self.tooling.long_results.specs)
-        response = self._unique(await self._shortened(replace(self.request, messages=self.said, tools=tools)))
+        response = self._unique(
+            await self._shortened(replace(self.request, messages=tuple(self._messages), tools=tools))
+        )
         self._count(response.usage)
         message = response.message
         note = None if self.compactor is None else self.compactor.note()
@@ -137,7 +150,7 @@ class Loop:
     async def _turn(self, response: ModelResponse) -> str | None:
         """Make the tool calls of *response*; return the name of the limit that ends the run, or None.
 
-        Where a tool led is `goto` then, and ends the run as well.
+        Where a tool led is `goto` then, and an agent that goes on `handoff`; both end the run of this agent as well.
         """
         calls = response.tool_calls
         if response.finish_reason in _CUT:
@@ -146,9 +159,10 @@ class Loop:
             return "tool_calls"
         else:
             self._tools += len(calls)
-            turn = await self.tooling.turn(calls)
-            results, self.goto = turn.messages, turn.goto
+            results, self.goto, self.handoff = await self.tooling.turn(calls)
         self._say(*self.repeats.of_calls(calls, results))
+        if self.handoff is not None and self.handed >= self.limits.handoffs:
+            return "handoffs"
         return None if self.repeats.beyond is None else "repeats"
 
     async def _answer(self, response: ModelResponse) -> AgentReply | None:
@@ -193,10 +207,19 @@ class Loop:
             await self.checks.check_input(message.text, self.said)
         return bool(taken)
 
+    def _begin(self) -> None:
+        """Begin the conversation with the messages of the request."""
+        if self.earlier is None:
+            self._say(*self.request.messages)
+        else:  # the transcript has the conversation already
+            self._messages += self.request.messages
+
     @property
     def said(self) -> tuple[Message, ...]:
-        """The conversation so far."""
-        return tuple(self._messages)
+        """The conversation of the run so far: after a handoff, without the instructions of this agent."""
+        if self.earlier is None:
+            return tuple(self._messages)
+        return (*self.earlier, *self._messages[len(self.request.messages) :])
 
     def _say(self, *messages: Message) -> None:
         """Add *messages* to the conversation, and to the caller's transcript."""
@@ -206,7 +229,7 @@ class Loop:
     @property
     def usage(self) -> Usage | None:
         """Usage of all calls so far, sub-agents included; None if no model has reported any."""
-        return _added(self._usage, *self.took[self._counted :], *self.below)
+        return _added(self.used, self._usage, *self.took[self._counted :], *self.below)
 
     def _count(self, said: Usage | None) -> None:
         """Add the usage behind one response.
@@ -221,8 +244,17 @@ class Loop:
 
     def _reply(self, response: ModelResponse, output: Any = None) -> AgentReply:
         return replace(
-            response, usage=self.usage, output=output, messages=self.said, prompt_messages=len(self.request.messages)
+            response,
+            usage=self.usage,
+            output=output,
+            messages=self.said,
+            agent=self.name,
+            prompt_messages=self._prompted(),
         )
+
+    def _prompted(self) -> int:
+        """Return how many messages preceded the first answer of the run."""
+        return len(self.request.messages) if self.prompted is None else self.prompted
 
     def stopped(self, limit: str) -> AgentReply:
         """Return the reply of a run that reached *limit*, a field of AgentLimits.
@@ -261,7 +293,8 @@ class Loop:
             finish_reason="unknown",
             messages=self.said,
             stopped=limit,
-            prompt_messages=len(self.request.messages),
+            agent=self.name,
+            prompt_messages=self._prompted(),
         )
 
     def _cut_calls(self, response: ModelResponse) -> list[ToolMessage]:

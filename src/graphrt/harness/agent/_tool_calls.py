@@ -51,6 +51,7 @@ from graphrt.harness.tools.results import DONE, ToolCommandError, to_result
 
 if TYPE_CHECKING:
     from graphrt.events import Usage
+    from graphrt.harness.agent.handoffs import Handoff
     from graphrt.harness.tools.registry import ToolRegistry
 
 __all__ = ["OnBadCall", "Tooling"]
@@ -114,6 +115,8 @@ class Turn(NamedTuple):
     """Their results, in the order of the calls."""
     goto: Sequence[Any] | None
     """Where they lead; None if none of them routed."""
+    handoff: Handoff | None
+    """The agent that goes on; None if none of them handed over."""
 
 
 @final
@@ -148,7 +151,7 @@ class Tooling:
             RouteError: A tool leads where it does not declare, or two lead to different targets.
         """
         admitted = [self._admit(call) for call in calls]
-        admitted = await self._agreed(admitted)
+        admitted = _one_handoff(await self._agreed(admitted))
         ready = [one for one in admitted if isinstance(one, Ready)]
         if len(ready) == 1:
             done = {ready[0].call.id: await self._do(ready[0])}
@@ -167,7 +170,14 @@ class Tooling:
             if isinstance(one, Ready):
                 text = as_read(call, one, self.long_results.shown(text, one.tool))
             messages.append(ToolMessage(tool_call_id=call.id, text=text, error=result.error))
-        return Turn(messages, _only_goto(routed))
+        goto, handoff = _only_goto(routed), None
+        for place, one in enumerate(admitted):
+            found = getattr(one.tool, "handoff", None) if isinstance(one, Ready) else None
+            if found is not None and goto is not None:  # the run of the agent ends
+                messages[place] = ToolMessage(tool_call_id=calls[place].id, text=_NOT_HANDED_OVER, error=True)
+            elif found is not None and not messages[place].error:
+                handoff = found
+        return Turn(messages, goto, handoff)
 
     def not_made(self, calls: Sequence[ToolCall], why: str) -> list[ToolMessage]:
         """Return results that say *why* the calls of one answer were not made, in the order of *calls*."""
@@ -440,6 +450,24 @@ def _targets(tool: Tool, goto: Any) -> list[Any]:
                 tool=tool.spec.name, target_text=brief(target), declared=sorted(declared, key=str)
             )
     return targets
+
+
+_NOT_HANDED_OVER: Final = "The conversation was not handed over: another call led to another node of the graph."
+
+
+def _one_handoff(admitted: list[Ready | Done]) -> list[Ready | Done]:
+    """Return *admitted* with an error for each handoff after the first: one agent can go on."""
+    found: list[Ready | Done] = []
+    first = ""
+    for one in admitted:
+        handoff: Handoff | None = getattr(one.tool, "handoff", None) if isinstance(one, Ready) else None
+        if handoff is not None and first:
+            found.append(Done(text=f"This call was not made: the conversation goes to {first!r}.", error=True))
+            continue
+        if handoff is not None:
+            first = handoff.agent.name
+        found.append(one)
+    return found
 
 
 def _only_goto(routed: Sequence[tuple[str, Sequence[Any]]]) -> Sequence[Any] | None:

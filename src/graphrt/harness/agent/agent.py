@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack, final, overload
@@ -15,7 +15,7 @@ from graphrt.commands import check_signal_name
 from graphrt.errors import ScriptError
 from graphrt.errors._codes.agents import NESTED_TOO_DEEP, STREAM_INSIDE
 from graphrt.harness._output.exchange import without_words
-from graphrt.harness._output.form import form_of
+from graphrt.harness._output.form import OutputForm, form_of
 from graphrt.harness.agent._arguments import (
     checked_choice,
     checked_fallbacks,
@@ -39,12 +39,13 @@ from graphrt.harness.agent._tool_calls import Approve, OnBadCall, Tooling
 from graphrt.harness.agent.cache import ResponseCache
 from graphrt.harness.agent.checks import Check, Checks, checked_checks
 from graphrt.harness.agent.compaction import SUMMARISE, Compaction, Compactor
-from graphrt.harness.agent.events import AgentItem, EventSink
+from graphrt.harness.agent.events import AgentItem, EventSink, HandedOver
+from graphrt.harness.agent.handoffs import Handoff, Handoffs, checked_handoffs
 from graphrt.harness.agent.limits import AgentLimits
 from graphrt.harness.agent.middleware import Middleware, ModelCall, around_model, begun, ended
 from graphrt.harness.budget._ledger import Ledger
 from graphrt.harness.messages import Message, Prompt, SystemMessage, ToolCall
-from graphrt.harness.protocol import AgentReply, ChatModel, OutputT_co
+from graphrt.harness.protocol import ROUTED, AgentReply, ChatModel, OutputT_co
 from graphrt.harness.request import ModelRequest, RunOptions, TranscribedOptions
 from graphrt.harness.tools.protocol import Tool
 from graphrt.harness.tools.registry import AnyTool, ToolRegistry, name_of, needing_graph
@@ -57,6 +58,7 @@ class AgentOptions(TypedDict, total=False):
     """The keyword arguments of `Agent` except `output`, which decides the type of the agent."""
 
     tools: Iterable[AnyTool]
+    handoffs: Handoffs
     system: str | None
     name: str
     limits: AgentLimits | None
@@ -105,6 +107,8 @@ class Agent(Generic[OutputT_co]):
     Args:
         model: The model, or a model name for `LiteLLMModel`.
         tools: Tools, or typed functions, that the model may call.
+        handoffs: Agents, or Handoffs, to which the model may hand the conversation over; they go on with the run in place
+            of this agent, under its budget. For agents that name each other, a function that returns them.
         system: Instructions; always the first message of a model call, before system messages of the prompt.
         name: Name of the agent in events and errors, without "/".
         output: Type of the answer; `AgentReply.output` is a value of it. With an OutputSpec the answer must be JSON,
@@ -148,6 +152,7 @@ class Agent(Generic[OutputT_co]):
         model: ChatModel | str,
         *,
         tools: Iterable[AnyTool] = (),
+        handoffs: Handoffs = (),
         system: str | None = None,
         name: str = "agent",
         output: Any = None,
@@ -174,6 +179,10 @@ class Agent(Generic[OutputT_co]):
         self.tools: Final = ToolRegistry(tools)
         self.name: Final = checked_name(name)
         self.limits: Final = checked_type("limits", limits, AgentLimits, _LIMITS) or AgentLimits()
+        self._find_handoffs: Callable[[], Any] = handoffs if callable(handoffs) else lambda: handoffs
+        self._handoffs: tuple[Handoff, ...] | None = None if callable(handoffs) else checked_handoffs(self, handoffs)
+        if self._handoffs:
+            self._offered()  # refuses two tools of one name here, and not at the first run
         self._output = form_of(output)
         self._retry = checked_retry(retry)
         self._cache = checked_type("cache", cache, ResponseCache, "Give ResponseCache().")
@@ -197,6 +206,17 @@ class Agent(Generic[OutputT_co]):
         self._summariser = None if compaction is None else _summariser(compaction, self.name)
         self._signal = None if signal is None else check_signal_name(signal)
         ModelRequest.build("check", self._defaults)  # refuses bad defaults here, and not at the first run
+
+    @property
+    def handoffs(self) -> tuple[Handoff, ...]:
+        """The handoffs that the model may choose: 0..n. If `handoffs=` is a function, the first use calls it.
+
+        Raises:
+            InputError: What it returned is wrong.
+        """
+        if self._handoffs is None:
+            self._handoffs = checked_handoffs(self, self._find_handoffs())
+        return self._handoffs
 
     @overload
     async def run(
@@ -331,13 +351,24 @@ class Agent(Generic[OutputT_co]):
         host: Host = node._agents()
         return host
 
-    def __graphrt_tools__(self, only: Iterable[str] | None = None) -> tuple[Tool, ...]:
-        """Return the tools that a run may call; `compile()` checks what they declare to do with the state.
+    def __graphrt_tools__(self, only: Collection[str] | None = None) -> tuple[Tool, ...]:
+        """Return the tools that a run may call, those of agents that it may be handed over to included.
+
+        `compile()`, and the beginning of a run, check what they declare to do with the state.
 
         Args:
-            only: Names of the tools that a node offers; None for all.
+            only: Names of the tools that a node offers, handoffs included; None for all.
         """
-        return tuple(self.tools if only is None else (tool for tool in self.tools if tool.spec.name in only))
+        found = {id(tool): tool for tool in self._offered() if only is None or tool.spec.name in only}
+        reached: list[Agent[Any]] = [self]
+        tools = list(found.values())
+        for tool in tools:  # grows while it is read
+            handoff: Handoff | None = getattr(tool, "handoff", None)
+            if handoff is not None and handoff.agent not in reached:
+                reached.append(handoff.agent)
+                tools += [one for one in handoff.agent._offered() if id(one) not in found]
+                found |= {id(one): one for one in tools}
+        return tuple(tools)
 
     def __graphrt_drive__(
         self, host: Host, prompt: Any, options: RunOptions, transcript: list[Message] | None
@@ -357,17 +388,95 @@ class Agent(Generic[OutputT_co]):
         outer: Place | None,
     ) -> AgentReply:
         """Run below the agent run *outer*, if there is one."""
-        tools = self._offered(options)
-        for tool, below in needing_graph(tools, below=outer is not None):
+        tools = self._offered(options.get("tools"))
+        for tool, below in needing_graph(self.__graphrt_tools__(tools.names), below=outer is not None):
             host.admit(self.name, tool, below=below)  # before anything is paid
         given: dict[str, Any] = {name: value for name, value in options.items() if name not in ("tools", "output")}
         request = _asked_first(prompt, {**given, "tools": tools.specs}, self._defaults)
-        form = form_of(options.get("output")) or self._output
+        form = form_of(options.get("output"))
+        said: list[Message] = transcript if transcript is not None else []
+        loop: Loop | None = None
+        place: Place | None = None
+        agent: Agent[Any] = self
+        ledgers: dict[int, Ledger | None] = {}
+        try:
+            while True:
+                loop, place = await agent._part(host, outer, request, tools, form, loop, place, said, ledgers)
+                with inside(agent=place):
+                    reply = await agent._in_time(loop)
+                    if loop.handoff is None or reply.stopped != ROUTED:  # it answered, or reached a limit
+                        return await self._ended(agent, reply)
+                handoff = loop.handoff
+                if place.emit is not None:
+                    place.emit(HandedOver(source=agent.name, target=handoff.agent.name))
+                passed = self._passed(handoff, loop.said, given)
+                agent = handoff.agent
+                tools = agent._offered()
+                request = _asked_first(passed, {"tools": tools.specs}, agent._defaults)
+        except Exception as error:
+            with suppress(AttributeError, TypeError):  # the conversation is not lost with the run
+                error.messages = loop.said if loop is not None else request.messages  # type: ignore[attr-defined]
+            raise
+        finally:
+            if outer is not None:
+                outer.wrote.extend(() if place is None else place.wrote)
+                if loop is not None and loop.usage is not None:
+                    outer.took.append(loop.usage)
+            elif loop is not None and place is not None and (place.wrote or loop.goto is not None):
+                host.wrote(place.wrote, loop.goto)
+
+    async def _ended(self, agent: Agent[Any], reply: AgentReply) -> AgentReply:
+        """Return *reply* of *agent* through its middleware and, after handoffs, that of this agent, which was asked."""
+        reply = await ended(agent._layers, reply)
+        return reply if agent is self else await ended(self._layers, reply)
+
+    def _passed(self, handoff: Handoff, said: Sequence[Message], given: Mapping[str, Any]) -> tuple[Message, ...]:
+        """Return what the agent of *handoff* gets of the conversation *said*, which this agent began.
+
+        Args:
+            handoff: The handoff.
+            said: The conversation, with the instructions of this agent in front, if it has any.
+            given: Options of the run.
+        """
+        own = given.get("system") is not None or self._defaults.get("system") is not None
+        passed = tuple(said[1:] if own and isinstance(said[0], SystemMessage) else said)
+        return passed if handoff.filter is None else tuple(handoff.filter(passed))
+
+    async def _part(
+        self,
+        host: Host,
+        outer: Place | None,
+        request: ModelRequest,
+        tools: ToolRegistry,
+        form: OutputForm | None,
+        before: Loop | None,
+        place_before: Place | None,
+        transcript: list[Message],
+        ledgers: dict[int, Ledger | None],
+    ) -> tuple[Loop, Place]:
+        """Return the loop of this agent's part of a run, and its place.
+
+        Args:
+            host: The host.
+            outer: Place of the agent that calls the one that was asked; None if none does.
+            request: The first request of the part.
+            tools: The tools that it offers.
+            form: Form of the answer that the run asks for; None for the agent's own.
+            before: The part before, which ended with a handoff; None at the beginning of the run.
+            place_before: Its place.
+            transcript: Receives every message at once.
+            ledgers: Ledgers of the agents of the run, by their ids; filled here.
+        """
+        form = form or self._output
         models = models_of(self)
         tools = tools_of(tools)  # names and schemas stay, and so the request does
         path = "" if outer is None else outer.path
         request = as_known(host, path, self.name, request, form, models[0])
-        place = self._place(host, outer, path + of_run(self.name, request) if host.records else path)
+        place = self._place(host, outer, path + of_run(self.name, request) if host.records else path, ledgers)
+        limits = self.limits
+        if before is not None and place_before is not None:
+            limits = replace(limits, handoffs=before.limits.handoffs)  # that of the agent that was asked
+            place = replace(place, wrote=place_before.wrote, took=[])
         caller = Caller(models, place, retry=self._retry, cache=self._cache)
         tooling = Tooling(
             tools,
@@ -380,41 +489,28 @@ class Agent(Generic[OutputT_co]):
             refuse=_refusal(models, caller),
         )
         ask: ModelCall = around_model(self._layers, caller.ask) if self._layers else caller.ask
-        said: list[Message] = transcript if transcript is not None else []
-        loop: Loop | None = None
-        try:
-            with inside(agent=place):
-                if self._layers:
-                    request = replace(request, messages=await begun(self._layers, request.messages))
-                loop = Loop(
-                    ask,
-                    tooling,
-                    request,
-                    limits=self.limits,
-                    form=form,
-                    transcript=said,
-                    took=caller.took,
-                    below=place.took,
-                    name=self.name,
-                    signals=None
-                    if self._signal is None
-                    else Signals(host, self._signal, place.path, self.name, caller),
-                    repeats=Repeats(self.limits.repeats),
-                    checks=Checks(self._input_checks, self._checks, place, self.name),
-                    compactor=self._compactor(place, models[0], request),
-                )
-                return await ended(self._layers, await self._in_time(loop))
-        except Exception as error:
-            with suppress(AttributeError, TypeError):  # the conversation is not lost with the run
-                error.messages = loop.said if loop is not None else request.messages  # type: ignore[attr-defined]
-            raise
-        finally:
-            if outer is not None:
-                outer.wrote.extend(place.wrote)
-                if loop is not None and loop.usage is not None:
-                    outer.took.append(loop.usage)
-            elif place.wrote or (loop is not None and loop.goto is not None):
-                host.wrote(place.wrote, None if loop is None else loop.goto)
+        with inside(agent=place):
+            if self._layers:
+                request = replace(request, messages=await begun(self._layers, request.messages))
+        loop = Loop(
+            ask,
+            tooling,
+            request,
+            limits=limits,
+            form=form,
+            transcript=transcript,
+            took=caller.took,
+            below=place.took,
+            name=self.name,
+            signals=None if self._signal is None else Signals(host, self._signal, place.path, self.name, caller),
+            repeats=Repeats(self.limits.repeats),
+            checks=Checks(self._input_checks, self._checks, place, self.name),
+            compactor=self._compactor(place, models[0], request),
+        )
+        if before is not None:
+            loop.earlier, loop.used, loop.handed = before.said, before.usage, before.handed + 1
+            loop.prompted = before.prompted if before.prompted is not None else len(before.request.messages)
+        return loop, place
 
     def _compactor(self, place: Place, model: ChatModel, request: ModelRequest) -> Compactor | None:
         spec = self._compaction
@@ -435,13 +531,15 @@ class Agent(Generic[OutputT_co]):
                 raise
         return loop.stopped("seconds")
 
-    def _place(self, host: Host, outer: Place | None, path: str) -> Place:
+    def _place(self, host: Host, outer: Place | None, path: str, ledgers: dict[int, Ledger | None]) -> Place:
         """Return the place of a new run below the agent *outer*, or below the agent that runs the graph.
 
         Args:
             host: The host.
             outer: Place of the agent that calls this one; None if none does.
             path: Path of the run without the number that tells it from equal ones.
+            ledgers: Ledgers of the agents of the run, by their ids; filled here. The first one is that of the agent
+                that was asked, whose budget bounds all others.
         """
         run_by = surroundings().above if outer is None else None
         depth = outer.depth + 1 if outer is not None else run_by.depth if run_by is not None else 0
@@ -458,12 +556,13 @@ class Agent(Generic[OutputT_co]):
                 where=" > ".join((*outer.names, self.name)),
             )
         names = (*(outer.names if outer is not None else ()), self.name)
-        parent = outer.ledger if outer is not None else host.ledger
+        parent = next(iter(ledgers.values())) if ledgers else outer.ledger if outer is not None else host.ledger
         above_shows = outer.emit if outer is not None else host.emit
         show = watched(above_shows, self._sinks, agent=self.name, below=outer is not None)
-        ledger = parent
-        if self._budget is not None:
+        ledger = ledgers.get(id(self), parent)
+        if self._budget is not None and id(self) not in ledgers:
             ledger = Ledger(self._budget, of=f"agent {self.name!r}", parent=parent, warn=show)
+        ledgers[id(self)] = ledger
         path = f"{path}.{number(host, path)}/"
         has_sinks = bool(self._sinks) or (outer is not None and outer.has_sinks)
         return Place(
@@ -480,13 +579,14 @@ class Agent(Generic[OutputT_co]):
 
     # -- what is asked -------------------------------------------------------------------------------------------
 
-    def _offered(self, options: RunOptions) -> ToolRegistry:
-        wanted: Any = options.get("tools")
+    def _offered(self, wanted: Any = None) -> ToolRegistry:
+        """Return the tools of the agent, handoffs included, or of these the *wanted* ones: names, specs or tools."""
+        tools = self.tools if not self.handoffs else ToolRegistry((*self.tools, *(one.tool for one in self.handoffs)))
         if wanted is None:
-            return self.tools
+            return tools
         if isinstance(wanted, str):
-            return self.tools.only(wanted)  # raises: a string is not a list of tools
-        return self.tools.only([name_of(one) for one in wanted])
+            return tools.only(wanted)  # raises: a string is not a list of tools
+        return tools.only([name_of(one) for one in wanted])
 
 
 def _refusal(models: tuple[ChatModel, ...], caller: Caller) -> Callable[[ToolCall, str], ScriptError | None] | None:

@@ -14,6 +14,7 @@ __all__ = [
     "AgentEvent",
     "CheckEnded",
     "EventSink",
+    "HandedOver",
     "ModelEnded",
     "ModelFailed",
     "ModelStarted",
@@ -92,6 +93,16 @@ class CheckEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HandedOver:
+    """An agent handed the conversation over to another one, to which the items that follow belong."""
+
+    source: str
+    """Name of the agent that handed over."""
+    target: str
+    """Name of the agent that goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubAgentItem:
     """A stream item or event of a sub-agent."""
 
@@ -101,7 +112,9 @@ class SubAgentItem:
     """The item as the sub-agent shows it."""
 
 
-AgentEvent: TypeAlias = ModelStarted | ModelEnded | ModelFailed | ToolStarted | ToolEnded | CheckEnded | BudgetWarning
+AgentEvent: TypeAlias = (
+    ModelStarted | ModelEnded | ModelFailed | ToolStarted | ToolEnded | CheckEnded | HandedOver | BudgetWarning
+)
 """An event of an agent run."""
 AgentItem: TypeAlias = StreamItem | AgentEvent | SubAgentItem
 """An item of `Agent.stream`; the AgentReply comes last."""

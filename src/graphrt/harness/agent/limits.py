@@ -24,6 +24,8 @@ class AgentLimits:
     Args:
         model_calls: Most model calls, 1 or more. Repairs of an answer count, retries do not.
         tool_calls: Most tool calls, 0 or more.
+        handoffs: Most handoffs of a run that begins with this agent, 0 or more. The other limits of an agent begin anew
+            with each handoff to it.
         depth: Levels of agents that call agents; 0 allows none.
         seconds: Wall time of the run. None: no limit.
         on_limit: "raise" raises AgentLimitError; "stop" returns the last text and names the limit in
@@ -44,6 +46,7 @@ class AgentLimits:
 
     model_calls: int = 25
     tool_calls: int = 50
+    handoffs: int = 8
     depth: int = 8
     seconds: float | None = None
     on_limit: OnLimit = "raise"
@@ -64,6 +67,7 @@ class AgentLimits:
         found = (
             number_problem("model_calls", self.model_calls, optional=False, least=1),
             number_problem("tool_calls", self.tool_calls, optional=False),
+            number_problem("handoffs", self.handoffs, optional=False),
             number_problem("depth", self.depth, optional=False),
             number_problem("seconds", self.seconds, optional=True, seconds=True),
             number_problem("repeats", self.repeats, optional=True),

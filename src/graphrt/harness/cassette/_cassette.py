@@ -7,7 +7,7 @@ MCP servers are wrapped in `_mcp`. `_exchange` handles the single call, `_record
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, Unpack, final, get_args
 
@@ -32,6 +32,7 @@ from graphrt.harness.tools.registry import ToolRegistry, needing_graph
 if TYPE_CHECKING:
     from graphrt.harness.cassette._mcp import RecordedMcpServer
     from graphrt.harness.tools.mcp._server import McpServer
+    from graphrt.harness.tools.protocol import Tool
 
 __all__ = ["Cassette", "CassetteMode", "RecordedHarness", "RecordedModel"]
 
@@ -260,18 +261,20 @@ class RecordedHarness:
         Raises:
             ScriptError: A call does not fit its tool now (`script-wrong-call`).
         """
-        tools: Any = getattr(self._harness, "tools", None)
-        if not isinstance(tools, ToolRegistry):
+        if not isinstance(getattr(self._harness, "tools", None), ToolRegistry):
             return
+        tools = {
+            tool.spec.name: tool for tool in reversed(self._harness.__graphrt_tools__())
+        }  # of all its handoffs, too
         failed = {said.tool_call_id for said in reply.messages if isinstance(said, ToolMessage) and said.error}
         made = (call for said in reply.messages if isinstance(said, AssistantMessage) for call in said.tool_calls)
         for call in made:
             if call.id in failed or call.error is not None:
                 continue
             try:
-                problem = "" if call.name in tools else f"the agent has the tools {names(tools.names) or 'none'}."
+                problem = "" if call.name in tools else f"the agent has the tools {names(tools) or 'none'}."
                 if not problem:
-                    tools.get(call.name).check(call.arguments)
+                    tools[call.name].check(call.arguments)
             except ToolArgumentsError as error:
                 problem = error.what
             if problem:
@@ -331,6 +334,12 @@ def _checked_model(model: Any) -> ChatModel:
     return checked
 
 
+def _tools_of(harness: Any) -> Iterable[Tool]:
+    """Return the tools that an agent, and those that it may hand over to, can call; nothing for another harness."""
+    found: Iterable[Tool] = harness.__graphrt_tools__() if hasattr(harness, "__graphrt_tools__") else ()
+    return found
+
+
 def _checked_harness(harness: Any) -> AgentHarness | None:
     if harness is not None:
         check_harness(
@@ -339,7 +348,7 @@ def _checked_harness(harness: Any) -> AgentHarness | None:
             of_model="it is a model: use cassette.model(...), or give an agent that asks it: cassette.harness(Agent(...))",
             otherwise="give a harness: cassette.harness(Agent(...)), or any object with an async run()",
         )
-    tool = next((tool for tool, _ in needing_graph(getattr(harness, "tools", ()))), None)
+    tool = next((tool for tool, _ in needing_graph(_tools_of(harness))), None)
     if tool is not None:  # in replay no tool runs, and the state would miss what it wrote
         raise INVALID_ARGUMENT(
             argument="The harness of cassette.harness()",

@@ -1,0 +1,381 @@
+"""Handoffs: another agent goes on with the conversation, in the same run: paid once, bounded, and under one budget."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel
+
+from graphrt import END, START, Command, GraphBuilder
+from graphrt.errors import AgentLimitError, BudgetExceededError, DefinitionError, InputError, NodeError
+from graphrt.harness import (
+    Agent,
+    AgentLimits,
+    Budget,
+    Cassette,
+    HandedOver,
+    Handoff,
+    ScriptedModel,
+    SubAgentItem,
+    ToolCall,
+    tool,
+)
+from graphrt.reducers import append
+from graphrt.stores import MemoryStore
+
+from .fakes import USED, Model, call, counting, heard, run, says, watch
+from .graphs import every_way
+
+
+def pair(first: Model, second: Model, *, handoff: dict[str, Any] | None = None, **options: Any) -> Agent[Any]:
+    """An agent `triage` that may hand over to `billing`."""
+    billing = Agent(second, name="billing", system="You do bills.", tools=[counting([], "refund")])
+    made = billing if handoff is None else Handoff(billing, **handoff)
+    return Agent(first, **{"name": "triage", "system": "You sort.", "handoffs": [made], **options})
+
+
+TO_BILLING = call("transfer_to_billing")
+
+
+# ------------------------------------------------------------------------------------------------------------- handing
+
+
+def test_next_agent_goes_on_with_its_own_instructions_and_tools():
+    first, second = Model(says("One moment.", TO_BILLING)), Model(call("refund", x=1), "It is on its way.")
+    reply = run(pair(first, second, tools=[counting([], "look")]), "Where is my refund?")
+
+    assert (reply.agent, reply.text, reply.usage) == ("billing", "It is on its way.", USED + USED + USED)
+    assert [one.name for one in first.asked[0].tools] == ["look", "transfer_to_billing"]
+    assert [one.name for one in second.asked[0].tools] == ["refund"]
+    assert heard(second.asked[0]) == [
+        "system: You do bills.",
+        "user: Where is my refund?",
+        "assistant: One moment.",
+        "tool: The conversation was handed over to 'billing'.",
+    ]
+
+
+def test_reply_has_the_whole_conversation_of_the_run():
+    transcript: list[Any] = []
+    reply = run(pair(Model(TO_BILLING), Model("done")), transcript=transcript)
+
+    assert [said.role for said in reply.messages] == ["system", "user", "assistant", "tool", "assistant"]
+    assert [said.role for said in reply.new_messages] == ["assistant", "tool", "assistant"]
+    assert reply.messages[0].text == "You sort."
+    assert transcript == list(reply.messages)
+
+
+def test_agent_without_handoff_is_named_in_its_reply():
+    assert run(pair(Model("done"), Model())).agent == "triage"
+
+
+def test_filter_decides_what_the_next_agent_gets():
+    second = Model("done")
+    run(
+        pair(
+            Model(says("Yes.", TO_BILLING)),
+            second,
+            handoff={"filter": lambda said: [m for m in said if m.role == "user"]},
+        )
+    )
+
+    assert heard(second.asked[0]) == ["system: You do bills.", "user: go"]
+
+
+def test_description_and_name_are_those_of_the_tool():
+    first = Model(call("money"), "done")
+    run(pair(first, Model("done"), handoff={"name": "money", "description": "For bills."}))
+
+    assert [(one.name, one.description) for one in first.asked[0].tools] == [("money", "For bills.")]
+
+
+def test_other_calls_of_the_reply_are_made_before_the_handoff():
+    counts: list[Any] = []
+    second = Model("done")
+    run(pair(Model(says(TO_BILLING, call("look", x=1))), second, tools=[counting(counts, "look")]))
+
+    assert counts == [1]
+    assert heard(second.asked[0])[-1] == "tool: noted 1"
+
+
+def test_second_handoff_of_a_reply_is_not_made():
+    other = Agent(Model(), name="other")
+    billing = Agent(Model("done"), name="billing")
+    first = Model(says(call("transfer_to_billing"), call("transfer_to_other")))
+    reply = run(Agent(first, name="triage", handoffs=[billing, other]))
+
+    assert reply.agent == "billing"
+    assert [said.text for said in reply.messages if said.role == "tool"] == [
+        "The conversation was handed over to 'billing'.",
+        "This call was not made: the conversation goes to 'billing'.",
+    ]
+
+
+def test_agents_that_name_each_other_are_given_by_a_function():
+    def colleagues() -> list[Agent[Any]]:
+        return [triage]
+
+    billing = Agent(Model(call("transfer_to_triage")), name="billing", handoffs=colleagues)
+    triage = Agent(Model(TO_BILLING, "done"), name="triage", handoffs=lambda: [billing])
+
+    assert run(triage).agent == "triage"
+
+
+def test_output_of_the_run_holds_for_the_agent_that_answers_else_its_own():
+    billing = Agent(Model('{"value": 3}', '{"value": 4.5}'), name="billing", output=int)
+    triage = Agent(Model(TO_BILLING, TO_BILLING), name="triage", handoffs=[billing])
+
+    assert run(triage).output == 3
+    assert run(triage, output=float).output == 4.5
+
+
+# -------------------------------------------------------------------------------------------------------------- bounds
+
+
+@pytest.mark.parametrize("on_limit", ["raise", "stop"])
+def test_handoffs_of_a_run_are_bounded_by_the_agent_that_was_asked(on_limit):
+    billing = Agent(Model(call("transfer_to_triage")), name="billing", handoffs=lambda: [triage])
+    limits = AgentLimits(handoffs=1, on_limit=on_limit)
+    triage = Agent(Model(TO_BILLING, "never"), name="triage", handoffs=[billing], limits=limits)
+
+    if on_limit == "raise":
+        with pytest.raises(AgentLimitError, match="handoffs=1"):
+            run(triage)
+    else:
+        billing = Agent(Model(call("transfer_to_triage")), name="billing", handoffs=lambda: [triage], limits=limits)
+        triage = Agent(Model(TO_BILLING), name="triage", handoffs=[billing], limits=limits)
+        assert run(triage).stopped == "handoffs"
+
+
+def test_limits_of_an_agent_count_from_the_handoff_to_it():
+    limits = AgentLimits(model_calls=1)
+    billing = Agent(Model("done"), name="billing", limits=limits)
+
+    assert run(Agent(Model(TO_BILLING), name="triage", handoffs=[billing], limits=limits)).text == "done"
+
+
+def test_budget_of_the_agent_that_was_asked_bounds_all():
+    billing = Agent(Model("never"), name="billing", budget=Budget(calls=9))
+    agent = Agent(Model(TO_BILLING), name="triage", handoffs=[billing], budget=Budget(calls=1))
+
+    with pytest.raises(BudgetExceededError, match="agent 'triage'"):
+        run(agent)
+    assert billing.models[0].asked == []
+
+
+def test_budget_of_an_agent_goes_on_when_the_conversation_comes_back():
+    billing = Agent(Model(call("transfer_to_triage")), name="billing", handoffs=lambda: [triage])
+    triage = Agent(Model(TO_BILLING, "never"), name="triage", handoffs=[billing], budget=Budget(calls=2))
+
+    with pytest.raises(BudgetExceededError):
+        run(triage)
+    assert len(triage.models[0].asked) == 1
+
+
+# ----------------------------------------------------------------------------------------------------------- recorded
+
+
+class Gone(BaseException):
+    """The process is gone."""
+
+
+@every_way
+def test_after_a_crash_the_right_agent_goes_on_and_nothing_is_paid_twice(way):
+    first = Model(TO_BILLING)
+    second = Model(call("refund", x=1), Gone(), "done")
+    counts: list[Any] = []
+    billing = Agent(second, name="billing", tools=[counting(counts, "refund")])
+    agent = Agent(first, name="triage", handoffs=[billing])
+
+    async def body(state: Any, ctx: Any) -> Any:
+        reply = await ctx.harness.run("go")
+        return {"said": [reply.agent, reply.text, reply.usage == USED + USED + USED]}
+
+    graph, store = way.graph(body), MemoryStore()
+    with way.runtime(graph, harness=agent, store=store) as runtime, pytest.raises(Gone):
+        way(runtime, "run", {}, thread="t")
+    with way.runtime(graph, harness=agent, store=store) as runtime:
+        result = way(runtime, "retry", "t")
+
+    assert result.state.said == ["billing", "done", True]
+    assert (len(first.asked), len(second.asked), counts) == (1, 3, [1])
+    assert result.usage == USED + USED + USED
+
+
+def test_person_may_have_to_approve_a_handoff():
+    billing = Agent(Model("done"), name="billing")
+    agent = Agent(Model(TO_BILLING), name="triage", handoffs=[Handoff(billing, approval=True)])
+    g = GraphBuilder(Desk, name="desk")
+    g.add_node("ask", agent, input="question", output="answer")
+    g.add_sequence([START, "ask", END])
+    from graphrt import Runtime
+
+    with Runtime(g.compile(), store=MemoryStore()) as runtime:
+        paused = runtime.run({}, thread="t")
+        assert paused.interrupts[0].payload["tool"] == "transfer_to_billing"
+        assert runtime.resume("t", True).state.answer == "done"
+
+
+# ------------------------------------------------------------------------------------------------------------- watched
+
+
+def test_stream_says_who_goes_on():
+    items = watch(pair(Model(TO_BILLING), Model("done")))
+    kinds = [type(item).__name__ for item in items]
+
+    assert [item for item in items if isinstance(item, HandedOver)] == [HandedOver(source="triage", target="billing")]
+    assert kinds.index("ToolEnded") < kinds.index("HandedOver") < kinds.index("TextDelta")
+
+
+def test_items_of_a_sub_agent_that_handed_over_have_the_name_of_the_next():
+    below = pair(Model(TO_BILLING), Model("done"))
+    agent = Agent(Model(call("triage", question="?"), "end"), name="boss", tools=[below.as_tool(description="Helps.")])
+    names = [item.agent for item in watch(agent) if isinstance(item, SubAgentItem)]
+
+    assert list(dict.fromkeys(names)) == ["triage", "billing"]
+
+
+# ------------------------------------------------------------------------------------------------------------ in graphs
+
+
+class Desk(BaseModel):
+    question: str = "go"
+    answer: str = ""
+    notes: Annotated[list[str], append] = []
+
+
+@tool(writes=["notes"])
+def note(text: str) -> Command[Any]:
+    return Command(update={"notes": [text]})
+
+
+@tool(goto=["pay"])
+def pay() -> Command[Any]:
+    return Command(goto="pay")
+
+
+def desk(agent: Agent[Any], **policy: Any) -> Any:
+    g = GraphBuilder(Desk, name="desk")
+    g.add_node("ask", agent, input="question", output="answer", **policy)
+    g.add_node("pay", lambda state: {"answer": "paid"})
+    g.add_sequence([START, "ask", END])
+    return g
+
+
+def test_tools_of_the_next_agent_write_and_route_as_those_of_the_first():
+    billing = Agent(Model(says(call("note", text="b"), call("pay"))), name="billing", tools=[note, pay])
+    agent = Agent(Model(says(call("note", text="a"), TO_BILLING)), name="triage", tools=[note], handoffs=[billing])
+    graph = desk(agent).compile()
+
+    assert [edge["to"] for edge in graph.topology()["edges"] if edge["kind"] == "goto"] == ["pay"]
+    state = graph.run({}).state
+    assert (state.notes, state.answer) == (["a", "b"], "paid")
+
+
+def test_goto_beside_a_handoff_ends_the_run():
+    billing = Agent(Model("never"), name="billing")
+    agent = Agent(Model(says(TO_BILLING, call("pay"))), name="triage", tools=[pay], handoffs=[billing])
+
+    assert desk(agent).compile().run({}).state.answer == "paid"
+    assert billing.models[0].asked == []
+
+
+def test_compile_checks_tools_that_a_handoff_leads_to():
+    @tool(writes=["nots"])
+    def bad() -> Command[Any]:
+        return Command()
+
+    billing = Agent(Model(), name="billing", tools=[bad], handoffs=lambda: [triage])
+    triage = Agent(Model(), name="triage", handoffs=[billing])
+    with pytest.raises(DefinitionError, match="writes 'nots'"):
+        desk(triage).compile(allow=("unreachable-node",))
+    desk(triage, tools=[]).compile(allow=("unreachable-node",))
+
+
+def test_node_narrows_handoffs_as_it_narrows_tools():
+    first = Model("done")
+    agent = pair(first, Model(), tools=[counting([], "look")])
+    desk(agent, tools=["look"]).compile(allow=("unreachable-node",)).run({})
+
+    assert [one.name for one in first.asked[0].tools] == ["look"]
+
+
+def test_default_tools_of_a_nested_graph_have_the_handoffs():
+    first = Model("done")
+    agent = pair(first, Model(), tools=[counting([], "look", approval=True)])
+    inner = GraphBuilder(Desk, name="inner")
+
+    async def ask(state: Desk, ctx: Any) -> Any:
+        await ctx.harness.run("go")
+
+    inner.add_node("ask", ask)
+    inner.set_entry("ask")
+    outer = GraphBuilder(Desk, name="outer")
+    outer.add_node("inner", inner.compile())
+    outer.set_entry("inner")
+    outer.compile().run({}, harness=agent)
+
+    assert [one.name for one in first.asked[0].tools] == ["transfer_to_billing"]
+
+
+def test_models_of_a_runtime_replace_those_of_the_next_agent():
+    agent = pair(Model(TO_BILLING), Model("never"))
+    result = desk(agent).compile(allow=("unreachable-node",)).run({}, models={"billing": ScriptedModel(["double"])})
+
+    assert result.state.answer == "double"
+    assert result.warnings == ()
+
+
+def test_cassette_around_an_agent_replays_its_handoffs(tmp_path):
+    answers = []
+    for mode in ("record", "replay"):
+        with Cassette(tmp_path / "x.cassette", mode=mode) as tape:
+            agent = pair(Model(says(ToolCall(id="1", name="transfer_to_billing"))), Model("done"))
+            answers.append(asyncio.run(tape.harness(agent).run("go")))
+
+    assert answers[1].text == "done"
+
+
+# ------------------------------------------------------------------------------------------------------------- refused
+
+
+def test_handoff_to_itself_is_refused():
+    same = Agent(Model(), name="triage")
+    with pytest.raises(InputError, match="hands over to itself"):
+        Agent(Model(), name="triage", handoffs=[same])
+    lazy = Agent(Model(), name="triage", handoffs=lambda: [same])
+    with pytest.raises(InputError, match="hands over to itself"):
+        desk(lazy)
+
+
+@pytest.mark.parametrize("given", ["billing", [1], [Agent], 3, [None]])
+def test_what_is_no_agent_is_refused(given):
+    with pytest.raises(InputError, match="handoffs"):
+        Agent(Model(), handoffs=given)
+
+
+def test_two_handoffs_or_a_tool_and_a_handoff_of_one_name_are_refused():
+    billing = Agent(Model(), name="billing")
+    for options in (
+        {"handoffs": [billing, billing]},
+        {"handoffs": [billing], "tools": [counting([], "transfer_to_billing")]},
+    ):
+        with pytest.raises(InputError, match="Two tools are named 'transfer_to_billing'"):
+            Agent(Model(), name="triage", **options)
+
+
+def test_error_of_the_next_agent_has_the_whole_conversation():
+    billing = Agent(Model(ValueError("no")), name="billing", retry=None)
+    agent = Agent(Model(TO_BILLING), name="triage", handoffs=[billing])
+    with pytest.raises(ValueError, match="no") as caught:
+        run(agent)
+    with pytest.raises(NodeError):
+        desk(
+            Agent(
+                Model(TO_BILLING), name="triage", handoffs=[Agent(Model(ValueError("x")), name="billing", retry=None)]
+            )
+        ).compile(allow=("unreachable-node",)).run({})
+
+    assert [said.role for said in caught.value.messages] == ["user", "assistant", "tool"]
