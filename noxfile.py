@@ -96,6 +96,13 @@ def tampering(session: nox.Session) -> None:
 
 
 @nox.session
+def clients(session: nox.Session) -> None:
+    """Read the wires by the official clients, which npm installs."""
+    session.install(*LOCKED, "--editable", ".[dev]")
+    session.run("pytest", "-n", "0", "tests/clients", *session.posargs, env={"CI": "true", "GRAPHRT_FULL": "1"})
+
+
+@nox.session
 def machine(session: nox.Session) -> None:
     """Use threads at random, on every store, and compare them with a model: 1,000 examples of 100 steps."""
     session.install(*LOCKED, "--editable", ".[dev]")

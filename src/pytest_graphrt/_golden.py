@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import pytest
 
@@ -37,13 +37,17 @@ class CheckGolden(Protocol):
         /,
         *,
         requests: Iterable[ModelRequest] | Mapping[str, Iterable[ModelRequest]] | None = None,
+        wire: Literal["ai-sdk", "ag-ui"] | None = None,
+        shows: Collection[str] = (),
     ) -> None:
-        """Compare *run* with the golden trace of the test; the arguments are those of `golden_trace`.
+        """Compare *run* with the golden trace of the test, or with its golden *wire*.
 
         Args:
             run: The recorded run.
             name: Tells several golden traces of one test apart.
-            requests: The model requests of the run.
+            requests: The model requests of the run, as for `golden_trace`.
+            wire: The protocol of a golden wire, as for `golden_wire`. Such a file ends in `.txt`.
+            shows: As for `golden_wire`.
         """
         ...
 
@@ -65,12 +69,12 @@ def graphrt_golden(request: pytest.FixtureRequest) -> CheckGolden:
     uses = _Uses()
     request.node.stash[_USES] = uses
 
-    def check(run: Any, name: str | None = None, /, *, requests: Any = None) -> None:
+    def check(run: Any, name: str | None = None, /, *, requests: Any = None, wire: Any = None, shows: Any = ()) -> None:
         __tracebackhide__ = True
-        from graphrt.testing import golden_trace
+        from graphrt.testing import golden_trace, golden_wire
 
-        found = golden_trace(run, requests=requests)
-        path = _path(request.node, name)
+        found = golden_trace(run, requests=requests) if wire is None else golden_wire(run, wire, shows=shows)
+        path = _path(request.node, name, ".json" if wire is None else ".txt")
         if str(path).lower() in map(str.lower, uses.asked):
             pytest.fail(
                 f"The test compares two runs with one golden trace, {_shown(request.config, path)}.\n"
@@ -89,8 +93,8 @@ def graphrt_golden(request: pytest.FixtureRequest) -> CheckGolden:
     return check
 
 
-def _path(item: pytest.Item, name: str | None) -> Path:
-    """Return the file of a golden trace of *item*.
+def _path(item: pytest.Item, name: str | None, ending: str) -> Path:
+    """Return the file of a golden trace or wire of *item*, by its *ending*.
 
     File names are equal only for equal tests. Two that differ in unsafe characters, or in case alone (some file
     systems ignore it), get a digest.
@@ -103,20 +107,19 @@ def _path(item: pytest.Item, name: str | None) -> Path:
     safe = _UNSAFE.sub("_", test)[:_LONGEST]
     if safe != test or parameters != parameters.lower():
         safe += f"~{sha256(test.encode()).hexdigest()[:8]}"
-    return item.path.parent / _FOLDER / item.path.stem / f"{safe}{f'-{name}' if name else ''}.json"
+    return item.path.parent / _FOLDER / item.path.stem / f"{safe}{f'-{name}' if name else ''}{ending}"
 
 
 def _compare(request: pytest.FixtureRequest, path: Path, found: str) -> None:
     __tracebackhide__ = True
     from graphrt.errors import InputError
-    from graphrt.testing import golden_divergence
 
     file = _shown(request.config, path)
     command = f"pytest {shlex.quote(request.node.nodeid)} {_UPDATE}"
     problem: str | None = None
     difference: str | None = None
     try:
-        difference = golden_divergence(path.read_text(encoding="utf-8"), found)
+        difference = _difference(path, found)
     except FileNotFoundError:
         problem = f"There is no golden trace {file}.\n  Fix: write it with {command}, review it, and commit it."
     except InputError as error:
@@ -134,13 +137,21 @@ def _compare(request: pytest.FixtureRequest, path: Path, found: str) -> None:
         )
 
 
+def _difference(path: Path, found: str) -> str | None:
+    """Return what differs first from the text in the file, in words."""
+    from graphrt.testing import golden_divergence
+    from graphrt.testing.golden.wire import wire_divergence
+
+    differs = wire_divergence if path.suffix == ".txt" else golden_divergence
+    return differs(path.read_text(encoding="utf-8"), found)
+
+
 def _differs(path: Path, found: str) -> bool:
     """Return whether the file lacks *found*: what only its formatting changes is left alone."""
     from graphrt.errors import InputError
-    from graphrt.testing import golden_divergence
 
     try:
-        return golden_divergence(path.read_text(encoding="utf-8"), found) is not None
+        return _difference(path, found) is not None
     except (OSError, ValueError, InputError):  # there is none, or it cannot be used
         return True
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     )
     from graphrt.testing.faulty_host import FaultyHost
     from graphrt.testing.flaky_store import Fault, FlakyStore
-    from graphrt.testing.golden import golden_divergence, golden_trace
+    from graphrt.testing.golden import golden_divergence, golden_trace, golden_wire
     from graphrt.testing.nodes import failing, fan_out, interrupting, noop, slow
     from graphrt.testing.recording import RecordedRun, Route, arecord, record
     from graphrt.testing.reducer_laws import check_reducer
@@ -61,6 +61,7 @@ __all__ = [
     "fan_out",
     "golden_divergence",
     "golden_trace",
+    "golden_wire",
     "interrupting",
     "noop",
     "raises",
@@ -80,7 +81,7 @@ _HOMES: Final[dict[str, str]] = {
     "FakeChatServer": "graphrt.testing.chat_server",
     "FaultyHost": "graphrt.testing.faulty_host",
     **dict[str, str].fromkeys(("Fault", "FlakyStore"), "graphrt.testing.flaky_store"),
-    **dict[str, str].fromkeys(("golden_divergence", "golden_trace"), "graphrt.testing.golden"),
+    **dict[str, str].fromkeys(("golden_divergence", "golden_trace", "golden_wire"), "graphrt.testing.golden"),
     **dict[str, str].fromkeys(("failing", "fan_out", "interrupting", "noop", "slow"), "graphrt.testing.nodes"),
     **dict[str, str].fromkeys(("ScriptedResults", "raises", "scripted"), "graphrt.testing.scripted_results"),
     **dict[str, str].fromkeys(("RecordedRun", "Route", "arecord", "record"), "graphrt.testing.recording"),

@@ -25,7 +25,7 @@ from graphrt.events import (
     Usage,
 )
 from graphrt.graph import CompiledGraph
-from graphrt.runtime import InterruptInfo, RunResult, Runtime, RuntimeOptions, Step
+from graphrt.runtime import InterruptInfo, RunResult, Runtime, RuntimeOptions, Snapshot, Step
 
 S = TypeVar("S")
 I = TypeVar("I")  # noqa: E741 - the input of a graph
@@ -88,6 +88,10 @@ class RecordedRun(Generic[S]):
     def state(self) -> S:
         """The last committed state."""
         return self._runtime.state(self.thread).values if self.result is None else self.result.state
+
+    def state_at(self, seq: int) -> Snapshot[S]:
+        """Return the thread as it was after the entry *seq*."""
+        return self._runtime.state(self.thread, at=seq)
 
     @property
     def interrupts(self) -> tuple[InterruptInfo, ...]:

@@ -14,8 +14,8 @@ Live items write the same messages before, piece by piece. If what they wrote do
 | a value of `ctx.emit` | `CUSTOM` |
 | the end of the run | `RUN_FINISHED` with its outcome, interrupts and usage; `RUN_ERROR` if it failed |
 
-The id of a message is that of its step, and that of a run is made of the thread and the position where it began. A run
-that a worker hands over to another one, or that a timer wakes, is one run of the protocol.
+The id of a message is that of its step, and that of a run is made of its turn and its number in it. A run that a worker
+hands over to another one, or that a timer wakes, is one run of the protocol.
 """
 
 from __future__ import annotations
@@ -174,7 +174,8 @@ class AgUi:
     # -- runs and states -------------------------------------------------------------------------------------------
 
     def _run_began(self, began: chat.RunBegan) -> list[AgUiEvent]:
-        self._run = {"threadId": began.thread, "runId": f"{began.thread}:{began.seq}"}
+        run = f"{began.turn}/{began.number}" if began.number else began.turn
+        self._run = {"threadId": began.thread, "runId": run}
         given: dict[str, Any] = {}
         if began.said:
             messages = [

@@ -94,8 +94,10 @@ class RunBegan:
 
     thread: str
     turn: str
+    number: int
+    """Counts the runs of the turn, from 0. A run that a worker hands over to another one is one run."""
     seq: int
-    """Number of the entry at which it began, which names it. It stays the same if a worker hands the run over."""
+    """Number of the entry at which it began."""
     said: tuple[UserMessage, ...]
     """0..n messages of the user in the input; none if the run goes on."""
     resumed: bool
@@ -375,6 +377,8 @@ class Conversation:
         self.began_at: int = 0
         """Number of the entry at which the present or last run began or went on; 0 before the first."""
         self._turn = ""
+        self._runs = 0
+        """Runs of the turn that began."""
         self._is_running = False
         self._usage: dict[str, Usage] = {}
         self._tasks: defaultdict[str, _Task] = defaultdict(_Task)
@@ -402,7 +406,7 @@ class Conversation:
             case events.RunStarted(input=given) if not entry.path:
                 self._questions.clear()
                 found = self._run_ended(entry, "cancelled") if self._is_running else []  # it was abandoned
-                self._turn = f"{entry.thread}:{entry.seq}"
+                self._turn, self._runs = f"{entry.thread}:{entry.seq}", 0
                 return found + self._run_began(entry, tuple(_messages_in([given], UserMessage)), resumed=False)
             case events.RunResumed() if not entry.path:  # a run that was handed over is still open
                 return [] if self._is_running else self._run_began(entry, (), resumed=True)
@@ -429,7 +433,9 @@ class Conversation:
 
     def _run_began(self, entry: Entry, said: tuple[UserMessage, ...], *, resumed: bool) -> list[ChatEvent]:
         self._is_running, self.began_at = True, entry.seq
-        return [RunBegan(thread=entry.thread or "", turn=self._turn, seq=entry.seq, said=said, resumed=resumed)]
+        number, self._runs = self._runs, self._runs + 1
+        thread, turn, seq = entry.thread or "", self._turn, entry.seq
+        return [RunBegan(thread=thread, turn=turn, number=number, seq=seq, said=said, resumed=resumed)]
 
     def _at_boundary(self, entry: Entry, event: events.Event) -> list[ChatEvent]:
         """Return the chat events of a commit of the outermost graph, or of the end of a run."""

@@ -53,7 +53,7 @@ def golden_trace(
     Raises:
         InputError: *run* has no entries, or *requests* has something else than model requests.
     """
-    entries = _entries(run)
+    entries = entries_of(run)
     asked = requests_by_agent(requests)
     any_order = in_any_order(entries, sum(map(len, asked.values())))
     if any_order:
@@ -62,7 +62,12 @@ def golden_trace(
     return _written(Trace(graph=graph, supersteps=supersteps(entries), requests=asked, any_order=any_order))
 
 
-def _entries(run: Any) -> list[Entry]:
+def entries_of(run: Any) -> list[Entry]:
+    """Return the entries of a recorded run, or those that were given.
+
+    Raises:
+        InputError: There are none, or they are something else.
+    """
     given: Any = run.entries if run.__class__ is RecordedRun else run
     found: list[Any] = list(given) if hasattr(given, "__iter__") else [given]
     if not found:
