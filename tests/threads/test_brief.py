@@ -15,7 +15,7 @@ from graphrt._journal import thread_meta
 from graphrt._journal.fast_step_bytes import FastStepBytes, FastStepReader
 from graphrt._journal.reader import Reader
 from graphrt._journal.thread_meta import read_meta
-from graphrt.reducers import add, append, merge, untracked
+from graphrt.reducers import add, append, ephemeral, merge, untracked
 from graphrt.stores import SqliteStore
 
 UPDATES: list[Any] = [
@@ -45,7 +45,11 @@ class State(BaseModel):
     any: Any = None
 
 
-def graph(updates: list[Any], *, context: bool) -> Any:
+class Hinted(State):
+    hint: Annotated[str, ephemeral] = ""
+
+
+def graph(updates: list[Any], *, context: bool, state: Any = State) -> Any:
     left, rounds = iter(updates), itertools.count(1)
 
     def plain(state: State) -> Any:
@@ -54,7 +58,7 @@ def graph(updates: list[Any], *, context: bool) -> Any:
     def asking(state: State, ctx: Context) -> Any:
         return next(left)
 
-    builder = GraphBuilder(State, name="brief")
+    builder = GraphBuilder(state, name="brief")
     for name in ("first", "second"):
         builder.add_node(name, asking if context else plain)
     builder.add_edge(START, "first")
@@ -69,7 +73,7 @@ def stored(path: Path, made: Any, *, chain: bool = True, sinks: Any = (), times:
     store = SqliteStore(path)
     options: Any = {"seed": 7, "clock": lambda: next(clock), "ids": lambda: "run-1", "chain": chain}
     with store, Runtime(made, store=store, sinks=sinks, **options) as runtime:
-        runtime.run(State(), thread="t")
+        runtime.run({}, thread="t")
         loaded = store.load("t")
         head = loaded.head._replace(created_at=0.0)  # by the system's clock
         return head, loaded.meta, loaded.snapshot, list(store.records("t"))
@@ -114,6 +118,15 @@ def test_bytes_are_those_of_the_events(tmp_path: Path, made: list[bytes], chain:
     assert brief == long
 
 
+def test_a_superstep_that_resets_an_ephemeral_field_names_it(tmp_path: Path, made: list[bytes]) -> None:
+    updates: list[Any] = [{"count": 1}, {"hint": "a", "count": 1}, {"count": 1}, {}, {"hint": "b"}, {"hint": "c"}, None]
+    updates += [{"count": 1}]
+    brief = stored(tmp_path / "brief.db", graph(updates, context=False, state=Hinted))
+    assert len(made) == len(updates) - 3  # two that reset the field, and the last one
+
+    assert brief == stored(tmp_path / "long.db", graph(updates, context=False, state=Hinted), sinks=[nobody])
+
+
 def test_new_names_are_told_once(tmp_path: Path, made: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread_meta, "PRELOADED_NAMES", 0)
     updates = UPDATES * 2
@@ -155,15 +168,17 @@ def test_bytes_are_read_as_their_events_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chain", [False, True], ids=["bare", "chained"])
+@pytest.mark.parametrize("state", [State, Hinted], ids=["plain", "ephemeral"])
 def test_a_thread_is_folded_to_the_same_state_without_its_events(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chain: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chain: bool, state: Any
 ) -> None:
-    made = graph(UPDATES * 2, context=False)
+    hints: list[Any] = [{"hint": "a"}, {"count": 1}, {"hint": "b"}, {"count": 1}, {"log": ["c"]}, {"log": ["d"]}]
+    made = graph((hints if state is Hinted else []) + UPDATES * 2, context=False, state=state)
     stored(tmp_path / "brief.db", made, chain=chain)
 
     def shown() -> Any:
         with Runtime(made, store=f"sqlite:///{tmp_path / 'brief.db'}") as runtime:
-            found = [runtime.state("t", at=at) for at in (2, 9, 10, 17, 40, None)]
+            found = [runtime.state("t", at=at) for at in (2, 5, 7, 9, 10, 12, 17, 40, None)]
             return [(one.values, one.next, one.seq, one.status) for one in found]
 
     fast = shown()

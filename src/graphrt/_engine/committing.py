@@ -101,10 +101,11 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
         engine.dirty = {}
     if engine.log is not None:  # last: the event names what is due, or what the routers wait for
         update: Any = tasks[0].updates[0] if tasks[0].updates else None
+        resets = engine.ephemeral and not folded.values.keys() <= (update or {}).keys()  # the event names these fields
         # What the journal needs for a superstep of one plain task; the end of a run is written with its last step, and
         # needs events. Updates that were read from the journal are plain dicts.
-        brief = engine.eventless and lone is not None and routed is None and due and update.__class__ is not dict
-        if brief and lone is not None and lone.extra is None and not asking:
+        told = engine.eventless and not resets and routed is None and due and update.__class__ is not dict
+        if told and lone is not None and lone.extra is None and not asking:
             engine.told = (lone.superstep, lone.node, update, due[0].node)
         else:
             emit_events.committed(engine, tasks, folded, moved)

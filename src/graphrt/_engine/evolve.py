@@ -75,7 +75,9 @@ def evolve_lone(engine: Engine, update: Mapping[str, Any], target: str) -> bool:
         Whether the superstep was applied. Otherwise nothing was changed, and its events have to be.
     """
     values, fields, due = engine.values, engine.fields, engine.due
-    if engine.tasks or len(due) != 1 or engine.ephemeral or engine.trail is not None or engine.is_read:
+    if engine.tasks or len(due) != 1 or engine.trail is not None or engine.is_read:
+        return False
+    if any(values.get(field.name, ABSENT) is not field.reset() for field in engine.ephemeral):  # these are reset first
         return False
     # Checked as a whole before the first write: in-place changes could not be undone.
     for name, new in update.items():

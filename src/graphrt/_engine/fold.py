@@ -118,7 +118,7 @@ def fold(
     for field in ephemeral:  # R16: a value written at k is seen until the fold of k+1
         name = field.name
         default = field.reset()
-        if values.get(name, ABSENT) is not default and (name in values or default is not ABSENT):
+        if values.get(name, ABSENT) is not default:
             out[name] = default
             if record:
                 undo[name] = values.get(name, ABSENT)

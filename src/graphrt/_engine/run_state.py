@@ -545,7 +545,7 @@ class RunState:
 
     def note_without_events(self) -> None:
         """Note plain commits in `told` from now on, because nothing but the store needs their events."""
-        self.eventless = not self.ephemeral  # the events also name the ephemeral fields that were reset
+        self.eventless = True
 
     def swap_log(self, log: list[Any] | None) -> list[Any] | None:
         """Replace the log, and return the one before: to take what was logged, or to build events apart from it."""
