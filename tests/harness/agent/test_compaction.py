@@ -169,6 +169,9 @@ def test_a_request_that_is_too_long_for_the_model_is_made_once_more_with_less() 
 
     assert reply.text == "done"
     assert [len(request.messages) for request in asked.asked] == [41, 9]
+    asked = model(ContextOverflowError("too long"), "done")
+    run(Agent(asked, compaction=Compaction(tokens=100)), [*turns(20), UserMessage(text="now")])
+    assert [words(request) for request in asked.asked] == [49, 9]
     with pytest.raises(ContextOverflowError):
         run(Agent(model(*[ContextOverflowError("too long")] * 2), compaction=Compaction(tokens=1_000)), turns(9)[:-1])
     with pytest.raises(ContextOverflowError):

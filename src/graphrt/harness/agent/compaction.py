@@ -134,8 +134,8 @@ class Compactor:
         """What the next request is sent without, unless it is still too long."""
         self.noted: LeftOut | None = self.left_out
         """What the messages of the conversation say of it."""
-        self._sent = 0
-        """Tokens of the last request."""
+        self._request: ModelRequest | None = None
+        """The last request, as it was sent."""
 
     async def shortened(self, request: ModelRequest) -> ModelRequest:
         """Return *request*, which has the whole conversation, with what is sent of it.
@@ -164,7 +164,8 @@ class Compactor:
 
     def lower(self) -> bool:
         """Halve the bound after a request was too long for the model; return whether that is possible."""
-        self._bound = min(self._bound, self._sent) // 2
+        if self._request is not None:
+            self._bound = min(self._bound, tokens_of(self._request, self._profile)) // 2
         return self._bound > 0
 
     def note(self) -> LeftOut | None:
@@ -179,14 +180,17 @@ class Compactor:
     ) -> ModelRequest:
         if left != LeftOut() or self.left_out is not None:
             self.left_out = left
-        return replace(request, messages=self._shown(head, said, left))
+        self._request = replace(request, messages=self._shown(head, said, left))
+        return self._request
 
     def _fits(
         self, request: ModelRequest, head: Sequence[Message], said: Sequence[Message], left: LeftOut, bound: int
     ) -> bool:
         """Return whether *request* takes at most *bound* tokens without what is *left* out."""
-        self._sent = tokens_of(replace(request, messages=self._shown(head, said, left)), self._profile)
-        return self._sent <= bound
+        return self._size(request, head, said, left) <= bound
+
+    def _size(self, request: ModelRequest, head: Sequence[Message], said: Sequence[Message], left: LeftOut) -> int:
+        return tokens_of(replace(request, messages=self._shown(head, said, left)), self._profile)
 
     def _shown(self, head: Sequence[Message], said: Sequence[Message], left: LeftOut) -> tuple[Message, ...]:
         """Return what is sent of the conversation: instructions, the note, the user's question, the rest."""
@@ -231,10 +235,8 @@ class Compactor:
             cut = first(starts, self._bound - room)
         if cut is None:
             last = replace(left, messages=starts[-1] if starts else left.messages, summary="")
-            self._fits(request, head, said, last, self._bound)
-            raise COMPACTION_BOUND(
-                name=self._agent, limit=self._bound, needed=self._sent + room, messages=request.messages
-            )
+            needed = self._size(request, head, said, last) + room
+            raise COMPACTION_BOUND(name=self._agent, limit=self._bound, needed=needed, messages=request.messages)
         return cut
 
     async def _summary(self, left: LeftOut, said: Sequence[Message], request: ModelRequest) -> str:
@@ -275,9 +277,10 @@ class Compactor:
         kept = {id(one) for one in chosen}
         self.left_out = LeftOut(messages=sum(id(one) not in kept for one in said))
         short = replace(request, messages=(*head, *(_bare(one, result=True) for one in chosen)))
-        self._sent = tokens_of(short, self._profile)
-        if self._sent > self._bound:
-            raise COMPACTION_BOUND(name=self._agent, limit=self._bound, needed=self._sent, messages=request.messages)
+        needed = tokens_of(short, self._profile)
+        if needed > self._bound:
+            raise COMPACTION_BOUND(name=self._agent, limit=self._bound, needed=needed, messages=request.messages)
+        self._request = short
         return short
 
 
