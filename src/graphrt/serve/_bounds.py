@@ -85,7 +85,8 @@ class OpenRequests:
         """
         key = (caller.tenant, caller.user)
         if self._open.total() >= self._total or self._open[key] >= self._per_caller:
-            raise self._refused(number=self._open[key])
+            declared = self._refused
+            raise declared(number=self._open[key])
         self._open[key] += 1
 
     def leave(self, caller: Caller) -> None:
