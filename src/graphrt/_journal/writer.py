@@ -372,7 +372,9 @@ class Journal:
                 commits.put(_make(Commit, (expected, at, (record,), True, (), snapshot, blobs, *_NOTHING_ELSE)))
                 self._staged.clear()
                 cause = before.cause
-                before.step(seq, self._run_id)  # in place: only this journal has it
+                # In place, since only this journal has it: `before.step(seq, run)`, without a call for each step.
+                before.seq = before.cause = before.steps_at = seq
+                before.left = False
             except BaseException as error:
                 commits.break_off(error)
                 raise
