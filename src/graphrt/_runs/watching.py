@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from math import inf
 from typing import Any, Final, TypeAlias
+from weakref import WeakSet
 
 from graphrt._engine.open_interrupt import TASK, THREAD, TIMER
 from graphrt._runs.answers import moment_text
@@ -32,12 +33,17 @@ _LONGEST_S: Final = 0.1
 """Seconds between two looks at a thread. They grow from the shortest to the longest while nothing happens."""
 _GROWTH: Final = 1.2
 """Factor by which each pause is longer than the one before: a wait ends at most a fifth later than it could."""
+_RESTING_LOOKS: Final = 400
+"""Looks in a second that all readers at rest in a process share (decision 0255). Up to 40 readers, this changes nothing."""
 
 
 class Pauses:
-    """Lengths of the pauses between looks at a store, in seconds; short again after something happened."""
+    """Lengths of the pauses between looks at a store, in seconds; short again after something happened.
 
-    __slots__ = ("_next_s",)
+    A reader *rests* once its pauses have their full length. The more readers of the process rest, the longer each waits.
+    """
+
+    __slots__ = ("__weakref__", "_next_s")
 
     def __init__(self) -> None:
         self._next_s = SHORTEST_S
@@ -45,12 +51,20 @@ class Pauses:
     def again(self) -> None:
         """Note that something happened."""
         self._next_s = SHORTEST_S
+        _resting.discard(self)
 
     def next_s(self) -> float:
         """Return the length of the next pause, and let the one after it be longer."""
         now = self._next_s
+        if now >= _LONGEST_S:
+            _resting.add(self)
+            return max(now, len(_resting) / _RESTING_LOOKS)
         self._next_s = min(now * _GROWTH, _LONGEST_S)
         return now
+
+
+_resting: Final = WeakSet[Pauses]()
+"""The readers of this process that rest."""
 
 
 def is_settled(head: Head) -> bool:
