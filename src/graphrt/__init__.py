@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from graphrt._drivers.context import ChildThread, Context
-    from graphrt.commands import DELETE, END, START, UNSET, Command, Erased, Interrupt, Overwrite, Send
+    from graphrt.commands import DELETE, END, PARENT, START, UNSET, Command, Erased, Interrupt, Overwrite, Send
     from graphrt.errors import (
         AuditError,
         ConcurrentUpdateError,
@@ -61,6 +61,7 @@ __all__ = [  # noqa: RUF022 - the names of a first program, then the others
     "MockHarness",
     "open_store",
     "DELETE",
+    "PARENT",
     "UNSET",
     "AgentHarness",
     "AuditError",
@@ -91,7 +92,18 @@ __all__ = [  # noqa: RUF022 - the names of a first program, then the others
 
 _HOMES: Final = {
     "graphrt._drivers.context": ("ChildThread", "Context"),
-    "graphrt.commands": ("DELETE", "END", "START", "UNSET", "Command", "Erased", "Interrupt", "Overwrite", "Send"),
+    "graphrt.commands": (
+        "DELETE",
+        "END",
+        "PARENT",
+        "START",
+        "UNSET",
+        "Command",
+        "Erased",
+        "Interrupt",
+        "Overwrite",
+        "Send",
+    ),
     "graphrt.graph": ("CompiledGraph", "GraphBuilder"),
     "graphrt.harness": ("AgentHarness", "Budget", "MockHarness", "TokenTracker"),
     "graphrt.limits": ("Limits", "RetryPolicy"),

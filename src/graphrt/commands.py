@@ -1,6 +1,6 @@
 """Values that nodes and routers return, and the two ends of every graph.
 
-START, END, Command, Send, Interrupt and the markers of an update (DELETE, Overwrite, UNSET) live here, with the checks
+START, END, PARENT, Command, Send, Interrupt and the markers of an update (DELETE, Overwrite, UNSET) live here, with the checks
 of their arguments, and `Erased`, which stands for a value that is gone. Code that decides or performs what they ask for does not.
 """
 
@@ -21,6 +21,7 @@ from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, INVALID_ARGU
 __all__ = [
     "DELETE",
     "END",
+    "PARENT",
     "START",
     "UNSET",
     "Command",
@@ -29,6 +30,7 @@ __all__ = [
     "Interrupt",
     "NodeRef",
     "Overwrite",
+    "ParentType",
     "Send",
     "StartType",
 ]
@@ -62,6 +64,20 @@ START: Final = StartType.START
 """The virtual first node, where the input enters the graph. It never runs and is never visited."""
 END: Final = EndType.END
 """The virtual last node, which ends a branch. It never runs and is never visited."""
+
+
+@final
+class ParentType(Enum):
+    """The type of PARENT, an enum with one member."""
+
+    PARENT = "__parent__"
+
+    def __repr__(self) -> str:
+        return "PARENT"
+
+
+PARENT: Final = ParentType.PARENT
+"""The graph around a nested graph, in `Command(goto=..., graph=PARENT)`."""
 
 RESERVED_NAMES: Final = frozenset({"START", "END", "__start__", "__end__"})
 """Names that `compile()` refuses for a node (`reserved-name`)."""
@@ -232,27 +248,61 @@ class Command(Generic[U_co]):
         update: A partial update, or None for no change.
         goto: A node, END, a Send or a list of these. It *replaces* all outgoing edges of the node, joins included.
             None leaves the edges in force; an empty list ends the branch.
+        graph: PARENT: *goto* names nodes of the graph around this nested one, which declares them by `hands_over_to=`.
+            The nested graph ends, and *goto* replaces the edges of its node. None: nodes of this graph.
         result: Only in a tool: what the model reads, as any result of a tool. None: the text "Done.".
     """
 
-    __slots__ = ("goto", "result", "update")
+    __slots__ = ("goto", "graph", "result", "update")
 
-    def __init__(self, *, update: U_co | None = None, goto: Goto | None = None, result: Any = None) -> None:
+    def __init__(
+        self,
+        *,
+        update: U_co | None = None,
+        goto: Goto | None = None,
+        graph: ParentType | None = None,
+        result: Any = None,
+    ) -> None:
+        """Make a Command.
+
+        Raises:
+            InputError: *graph* is neither PARENT nor None, or is given without *goto* (`input`).
+        """
+        if graph is not None:
+            _check_parent(graph, goto)
         self.update: U_co | None = update
         self.goto: Goto | None = goto
+        self.graph: ParentType | None = graph
         self.result: Any = result
 
     def __eq__(self, other: object) -> bool:
         that: Any = other
         return issubclass(type(that), Command) and bool(
-            (that.update, that.goto, that.result) == (self.update, self.goto, self.result)
+            (that.update, that.goto, that.graph, that.result) == (self.update, self.goto, self.graph, self.result)
         )
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # holds an arbitrary value
 
     def __repr__(self) -> str:
+        graph = "" if self.graph is None else f", graph={self.graph!r}"
         result = "" if self.result is None else f", result={self.result!r}"
-        return f"Command(update={self.update!r}, goto={self.goto!r}{result})"
+        return f"Command(update={self.update!r}, goto={self.goto!r}{graph}{result})"
+
+
+def _check_parent(graph: Any, goto: Any) -> None:
+    """Check the `graph=` of a Command.
+
+    Raises:
+        InputError: It is not PARENT, or there is no *goto* (`input`).
+    """
+    if not isinstance(graph, ParentType):
+        raise INVALID_ARGUMENT(
+            argument="graph= of a Command", value=graph, wanted="PARENT, or leave it out", boundary=True
+        )
+    if goto is None:
+        raise ARGUMENT_NEEDS_ANOTHER(
+            argument="graph=PARENT of a Command", missing="goto=, nodes of the graph above", boundary=True
+        )
 
 
 def check_signal_name(name: Any) -> str:

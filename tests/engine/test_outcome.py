@@ -192,7 +192,7 @@ def test_a_nested_graph_goes_on_when_one_of_its_own_tasks_can() -> None:
     outer, other = drive(run).tasks
     plan = engine("a", [(START, "a")]).plan
     inner = Engine(plan, plan.limits, thread="t", path=f"{outer.id}/")
-    inner.nest_in(run, {}, designed=False)
+    inner.nest_in(run, run.plan.nodes[0], {}, designed=False)
     inner.start({})
     (asking,) = drive(inner).tasks
     inner.report(asking, 1, Interrupt("?"))

@@ -176,7 +176,7 @@ WRONG: list[tuple[str, Callable[[], Any], str, str]] = [
         "bad-policy",
         lambda: g().add_node("a", work, zzzz=3).set_entry("a"),
         "Node 'a' has no policy 'zzzz'. (HERE)",
-        "Known: 'budget', 'cache', 'goto', 'idle_timeout_s', 'inline', 'input', 'interrupt_after', 'interrupt_before', 'key', 'max_visits', 'on_error', 'on_fatigue' and 8 more.",
+        "Known: 'budget', 'cache', 'goto', 'hands_over_to', 'idle_timeout_s', 'inline', 'input', 'interrupt_after', 'interrupt_before', 'key', 'max_visits', 'on_error' and 9 more.",
     ),
     (
         "bad-policy",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.testing.covered_graphs import State, child, every, log
 
-from graphrt import END, START, GraphBuilder, Runtime
+from graphrt import END, PARENT, START, Command, GraphBuilder, Runtime
 from graphrt.errors import GraphrtError, InputError
 from graphrt.graph import observe
 from graphrt.testing import record
@@ -309,3 +309,20 @@ def test_data_without_a_graph_is_no_success(tmp_path: Path, capsys: pytest.Captu
 
     assert main([str(tmp_path / "empty.json"), "--fail-under", "90"]) == 2
     assert "has no graph that was compiled outside of test files" in capsys.readouterr().err
+
+
+def test_a_hand_over_is_an_arc_of_the_nested_graphs_node(collect: Callable[..., Summary]) -> None:
+    inner = GraphBuilder(State, name="inner", hands_over_to=["bill"])
+    inner.add_node("look", lambda state: Command(goto="bill", graph=PARENT))
+    inner.set_entry("look")
+    g = GraphBuilder(State, name="every")
+    g.add_node("inner", inner.compile())
+    g.add_node("bill", log("bill"))
+    g.add_sequence([START, "inner", END])
+    g.compile().run({})
+    taken = {graph.title: [arc.id for arc in graph.taken] for graph in collect().graphs}
+
+    assert sorted(taken.values()) == [
+        ["node:inner", "node:bill", "edge:START->inner", "goto:inner->bill"],
+        ["node:look", "edge:START->look"],
+    ]

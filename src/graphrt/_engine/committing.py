@@ -19,13 +19,13 @@ from graphrt._engine.fold import Folded, FoldError, applied, fold
 from graphrt._engine.join_state import JoinState
 from graphrt._engine.questions import after as asks_after
 from graphrt._engine.questions import pause_after
-from graphrt._engine.route import Routed, Router, merged, plain_activation
+from graphrt._engine.route import Routed, Router, handed_over, merged, plain_activation
 from graphrt._engine.run_state import RunState
 from graphrt._engine.spending import count
 from graphrt._engine.storability import check_sends
-from graphrt._engine.task import DONE, Due, Task
+from graphrt._engine.task import DONE, Due, HandOver, Task
 from graphrt._plan.state import Values
-from graphrt.errors import UpdateError
+from graphrt.errors import RouteError, UpdateError
 
 _LABELS: Final = frozenset({str, bool, int})
 """Classes of labels whose hash runs no code of users."""
@@ -131,6 +131,8 @@ def _routes(
     """
     lone = engine.lone
     try:
+        if engine.path and _handed_over(engine, tasks):
+            return [], None
         if lone is not None and lone.node.one_way and lone.goto is None and lone.status == DONE and not engine.waiting:
             node = lone.node
             if node.router is None:
@@ -163,6 +165,22 @@ def _routes(
     return [], routed
 
 
+def _handed_over(engine: RunState, tasks: Sequence[Task]) -> bool:
+    """Return whether one of *tasks*, of a nested graph, handed over to the graph around, so that nothing more is due here.
+
+    Raises:
+        RouteError: Two of them hand over to different targets; they run again at a retry.
+    """
+    try:
+        goto = handed_over(tasks)
+    except RouteError as error:
+        failures.fail_all([task for task in tasks if task.goto.__class__ is HandOver], error)
+        raise
+    if goto is not None:
+        engine.hand_over(goto)
+    return goto is not None
+
+
 def _refused(engine: RunState, error: FoldError) -> UpdateError:
     """Fail the tasks that wrote the field which cannot be folded, and return the error for the caller."""
     mutation_check.put_back(engine)
@@ -182,6 +200,10 @@ def route(engine: RunState) -> None:
     engine.use_view(view)  # the next task gets it too, unless a router assigned to it
     # Unlike in `commit`, an error has nothing to undo, and names no other answer: outcomes that are committed keep the
     # answers that led to them.
+    if engine.path and _handed_over(engine, engine.unrouted):
+        engine.close_superstep([])
+        emit_events.routed(engine, "answered", ())
+        return
     routed = Router(engine.plan, engine.where).follow(engine.unrouted, view)
     mutation_check.check_routers(engine, engine.unrouted, view, engine.values)
     routed.sends = check_sends(engine, routed.sends)

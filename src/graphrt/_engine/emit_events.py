@@ -26,7 +26,7 @@ from graphrt._engine.pending_as_data import NO_ITEMS, due_parts, join_standings
 from graphrt._engine.redacting import redacted_error
 from graphrt._engine.steps import goto_names
 from graphrt._engine.storability import tracked
-from graphrt._engine.task import DONE, FAILED, HANDLED, Due, Task
+from graphrt._engine.task import DONE, FAILED, HANDLED, Due, HandOver, Task
 from graphrt._plan.tables import NodePlan
 from graphrt.errors import said
 
@@ -264,6 +264,7 @@ def outcome_of(engine: RunState, task: Task, *, updates: bool = True) -> events.
         node=task.node.name,
         updates=tuple(tracked(engine, update) for update in task.updates if update) if updates else (),
         goto=goto_names(task),
+        above=task.goto.__class__ is HandOver,
         sends=sends,
         usage=usage,
         edited=extra is not None and extra.edited,

@@ -73,6 +73,8 @@ class Engine(RunState):
         if self.tasks:  # open already: after a pause, a failure or a restart
             self.looks = True
             return True
+        if self.handed is not None:  # to the graph around this nested one
+            return False
         if self.entering:
             self._enter()
         visits, limits = self.visits, self.visit_limits

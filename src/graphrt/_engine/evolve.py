@@ -23,16 +23,17 @@ from graphrt._engine.emit_events import Logged
 from graphrt._engine.fold import FoldError, applied, fold
 from graphrt._engine.model_calls import ModelEvent
 from graphrt._engine.pending_as_data import due_again, held_task, present_node, set_joins, stand_in
-from graphrt._engine.route import plain_activation
+from graphrt._engine.route import handed_over, plain_activation
 from graphrt._engine.spending import count, spending
 from graphrt._engine.storability import with_untracked
-from graphrt._engine.task import DONE, FAILED, HANDLED, Due, Recalled, Task
+from graphrt._engine.task import DONE, FAILED, HANDLED, Due, HandOver, Recalled, Task
 from graphrt._plan.fields import ABSENT, ADD, APPEND, LAST
 from graphrt._plan.state import Values
 from graphrt.commands import END, ERASED
 
 if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
+    from graphrt._engine.run_state import RunState
 
 Routing: TypeAlias = events.TasksRouted | events.StateSaved | events.SuperstepCommitted | events.ThreadUpdated
 """Events that contain the next tasks."""
@@ -168,7 +169,10 @@ def _succeeded(engine: Engine, event: events.TaskSucceeded) -> None:
     """Put the outcome of a task on it; the commit that follows folds it."""
     task = _task(engine, event.task)
     task.updates = tuple(dict(update) for update in event.updates)
-    task.goto = _goto(engine, event)
+    if event.above and engine.around is not None:  # in a nested graph: nodes of the graph around it
+        task.goto = HandOver(_goto(engine.around[0], event) or ())
+    else:
+        task.goto = _goto(engine, event)
     task.status = DONE
     if event.edited:
         task.more().edited = True
@@ -253,6 +257,7 @@ def _resumed(engine: Engine, _event: events.RunResumed) -> None:
 def _routed(engine: Engine, event: events.TasksRouted) -> None:
     """Take the tasks that became due without a commit, for instance from the router of START."""
     if engine.unrouted:  # their questions are answered, and these are their next tasks
+        _hand_over(engine, engine.unrouted)
         engine.close_superstep([])
     engine.due = _due(engine, event)
     engine.entering = False
@@ -343,7 +348,7 @@ def _due(engine: Engine, event: Routing) -> list[Due]:
     return due_again(engine, event.next or (), event.sends, event.errors, event.handled)
 
 
-def _goto(engine: Engine, event: events.TaskSucceeded | events.ThreadUpdated) -> tuple[Any, ...] | None:
+def _goto(engine: RunState, event: events.TaskSucceeded | events.ThreadUpdated) -> tuple[Any, ...] | None:
     """Return the targets of a Command or edit: NodePlan, END, or a Due for a Send. None if the node's edges apply.
 
     A node that the graph no longer has becomes END, as what it led to is in the next tasks of the commit.
@@ -391,8 +396,16 @@ def _commit(engine: Engine, event: events.SuperstepCommitted) -> None:
     if event.after:
         questions.pause_after(engine, event.after)
         return
+    _hand_over(engine, tasks)
     engine.close_superstep(_due(engine, event))
     set_joins(engine, event.joins)
+
+
+def _hand_over(engine: Engine, tasks: Sequence[Task]) -> None:
+    """End a nested graph one of whose *tasks* handed over to the graph around it."""
+    handed = handed_over(tasks) if engine.path else None
+    if handed is not None:
+        engine.hand_over(handed)
 
 
 def _updated(engine: Engine, event: events.ThreadUpdated) -> None:

@@ -37,6 +37,7 @@ from graphrt._engine.task import (
     Asked,
     Due,
     Failed,
+    HandOver,
     Nested,
     Spent,
     Stopped,
@@ -55,6 +56,7 @@ from graphrt.errors._codes.nodes import (
     BAD_ANSWER_TYPE,
     BAD_UPDATE,
     DIFFERENT_GOTOS,
+    NO_GRAPH_ABOVE,
     RESULT_OF_A_NODE,
     UNDECLARED_WRITE,
 )
@@ -130,7 +132,7 @@ def report(engine: RunState, task: Task, execution: int, reply: Any) -> bool:
         task.again()
     elif kind is Nested:  # a nested graph completed, with an update for each of its commits
         if _stamp(engine, task, reply.updates):
-            task.status = DONE
+            task.status, task.goto = DONE, reply.goto
             _spent(engine, task, spending(engine, task))
     elif kind is Interrupt:
         _returned(engine, task, reply)
@@ -160,7 +162,7 @@ def _written(engine: RunState, task: Task, wrote: Wrote) -> None:
         goto = task.goto
         for targets in wrote.gotos:
             found = _checked_goto(engine, task, targets)
-            if goto is not None and found != goto:
+            if goto is not None and (found != goto or goto.__class__ is HandOver):
                 raise DIFFERENT_GOTOS(
                     who=f"Agents in node {task.node.name!r}, or one of them and the node itself,",
                     first=short(_names(goto)),
@@ -185,6 +187,20 @@ def _checked_goto(engine: RunState, task: Task, goto: Any) -> tuple[Any, ...]:
     """
     targets = Router(engine.plan, partial(engine.where, task)).targets(goto, task.node)
     return tuple(_target(engine, task, target) for target in targets)
+
+
+def _handed_over(engine: RunState, task: Task, goto: Any) -> HandOver:
+    """Return the checked targets, in the graph around a nested one, of a Command with `graph=PARENT`.
+
+    Raises:
+        RouteError: There is no such graph, or a target is unknown there, or not declared by `hands_over_to=`.
+        UpdateError, AuditError: The argument of a Send cannot be stored, or not be redacted.
+    """
+    if engine.around is None:
+        raise NO_GRAPH_ABOVE(node=task.node.name, graph=engine.plan.name, where=engine.where(task))
+    parent, node = engine.around
+    router = Router(parent.plan, partial(engine.where, task))
+    return HandOver(_target(engine, task, target) for target in router.targets(goto, node, by=task.node.name))
 
 
 def _names(targets: tuple[Any, ...]) -> list[str]:
@@ -303,7 +319,10 @@ def check_reply(engine: RunState, task: Task, reply: Any) -> None:
                 raise RESULT_OF_A_NODE(node=task.node.name, quoted=short(reply.result), where=engine.where(task))
         if update is not None:
             task.updates = (stamped(engine, task, _checked(engine, task, update)),)
-        task.goto = None if goto is None else _checked_goto(engine, task, goto)
+        if reply.__class__ is Command and reply.graph is not None:
+            task.goto = _handed_over(engine, task, goto)
+        else:
+            task.goto = None if goto is None else _checked_goto(engine, task, goto)
     except GraphrtError as error:
         _fail(task, error, None, raise_as_is=True, final=isinstance(error, AuditError))
         return

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any, final
 
 from graphrt._cancellations import failures
-from graphrt._engine.task import HANDLED, Due, Handled, Task
+from graphrt._engine.task import HANDLED, Due, Handled, HandOver, Task
 from graphrt._plan.copying import SCALARS, own
 from graphrt._plan.quoting import quoted, short, tells
 from graphrt._plan.tables import NO_DEFAULT, BranchPlan, NodePlan, Plan
@@ -23,10 +23,12 @@ from graphrt.commands import END, EndType, Send, StartType, node_name
 from graphrt.errors import Place, RouteError, TaskFailure, closest
 from graphrt.errors._codes.nodes import (
     BAD_ROUTE,
+    DIFFERENT_GOTOS,
     ROUTER_FAILED,
     SEND_WITHOUT_CONTEXT,
     TARGET_IS_A_FUNCTION,
     UNDECLARED_GOTO,
+    UNDECLARED_HAND_OVER,
     UNKNOWN_ROUTE,
     UNKNOWN_TARGET,
 )
@@ -91,6 +93,26 @@ def plain_activation(node: NodePlan) -> Due:
     due: Due = _make(Due, (node, None, None, False))
     node.due = due
     return due
+
+
+def handed_over(tasks: Sequence[Task]) -> HandOver | None:
+    """Return where *tasks* of a nested graph, whose superstep commits, hand over to; None if none does.
+
+    Raises:
+        RouteError: Two of them hand over to different targets (`different-gotos`).
+    """
+    found = [task for task in tasks if task.goto.__class__ is HandOver]
+    for task in found[1:]:
+        if task.goto != found[0].goto:
+            first, second = found[0], task
+            raise DIFFERENT_GOTOS(
+                who=f"Nodes {first.node.name!r} and {second.node.name!r}, which hand over to the graph above,",
+                first=short(first.goto),
+                second=short(second.goto),
+                node=second.node.name,
+                where=second.engine.where(second),
+            )
+    return found[0].goto if found else None  # type: ignore[return-value]  # a HandOver, see above
 
 
 @final
@@ -276,39 +298,44 @@ class Router:
         """Return what a router returned, for an attribute of an error; None if it reveals an untracked value (R16)."""
         return None if tells(said, self.plan.state.untracked, self.view) else said
 
-    def targets(self, goto: Any, node: NodePlan) -> tuple[Any, ...]:
+    def targets(self, goto: Any, node: NodePlan, *, by: str | None = None) -> tuple[Any, ...]:
         """Return the checked targets of a goto, in order: NodePlans, END, and Dues of Sends.
 
         Args:
             goto: As the user gave it to a Command or an edit: a node, END or a Send, or a list or tuple of them.
             node: The node that the goto belongs to.
+            by: Node of the nested graph of *node* that hands over to *goto*; None if *node* itself routes.
 
         Raises:
             RouteError: A target is START, an unknown node, or outside the node's declared `goto=`, or a Send cannot be
                 delivered.
         """
         items: Any = goto if issubclass(type(goto), (list, tuple)) else (goto,)
-        return tuple(self._target(item, node) for item in items)
+        return tuple(self._target(item, node, by) for item in items)
 
-    def _target(self, item: Any, node: NodePlan) -> Any:
+    def _target(self, item: Any, node: NodePlan, by: str | None) -> Any:
         """Return one checked target of a Command's goto; see `targets`."""
-        what = f"Command.goto of node {node.name!r}"
+        what = f"Command.goto of node {node.name if by is None else by!r}"
+        if by is not None:
+            what = f"{what}, with graph=PARENT,"
         if isinstance(item, Send):
             due = self.send(item, None, node)
-            self._declared(due.node.name, item, node, what)
+            self._declared(due.node.name, item, node, what, by)
             return due
         if isinstance(item, EndType):
-            self._declared(END, item, node, what)
+            self._declared(END, item, node, what, by)
             return END
         name = node_name(item)
         plan = self.plan.by_name.get(name) if isinstance(name, str) else None
         if plan is None:
             raise self._unknown(item, what, node)
-        self._declared(plan.name, item, node, what)
+        self._declared(plan.name, item, node, what, by)
         return plan
 
-    def _declared(self, target: Any, item: Any, node: NodePlan, what: str) -> None:
-        """Check that *target* is among the declared targets of *node*; a node that declares none may go anywhere.
+    def _declared(self, target: Any, item: Any, node: NodePlan, what: str, by: str | None) -> None:
+        """Check that *target* is among the declared targets of *node*.
+
+        A node that declares none may go anywhere, and a nested graph that declares none nowhere.
 
         Args:
             target: Name of a node, or END.
@@ -318,12 +345,14 @@ class Router:
         Raises:
             RouteError: It is not.
         """
-        if node.goto is not None and target not in node.goto:
-            raise UNDECLARED_GOTO(
+        declared = () if by is not None and node.goto is None else node.goto
+        if declared is not None and target not in declared:
+            code = UNDECLARED_GOTO if by is None else UNDECLARED_HAND_OVER
+            raise code(
                 who=what,
                 target_text=short(item),
-                declared=sorted(node.goto, key=str),
-                node=self._node(node),
+                declared=sorted(declared, key=str) or ["nothing"],
+                node=self._node(node) if by is None else by,
                 target=target if isinstance(target, str) else "END",
                 where=self.where(),
             )

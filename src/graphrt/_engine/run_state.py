@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from graphrt._engine.join_state import JoinKey, JoinState
 from graphrt._engine.open_interrupt import AFTER
 from graphrt._engine.ownership import CONTAINERS
-from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, Due, Task
+from graphrt._engine.task import DONE, FAILED, HANDLED, PAUSED, Due, HandOver, Task
 from graphrt._plan.fields import Field
 from graphrt._plan.quoting import tells
 from graphrt._plan.state import Values
@@ -55,6 +55,7 @@ class RunState:
 
     __slots__ = (
         "aliases",
+        "around",
         "batches",
         "began",
         "changed_joins",
@@ -72,6 +73,7 @@ class RunState:
         "fields",
         "granted",
         "guard",
+        "handed",
         "is_read",
         "joins",
         "keeps",
@@ -219,6 +221,10 @@ class RunState:
         """Fields of which the trail needs only the last write."""
         self.depth: int = 0
         """Number of graphs that enclose this one."""
+        self.around: tuple[RunState, NodePlan] | None = None
+        """The engine of the graph around this nested one, and the node that runs it there; None at the top."""
+        self.handed: HandOver | None = None
+        """Where the graph around goes on, since a task handed over to it: nothing more is due here. None before that."""
         self.designed: bool = False
         """True if this graph, or one around it, was chosen by the argument of a Send, as designed graphs are."""
         self.usage: Usage | None = None
@@ -247,14 +253,17 @@ class RunState:
         self.timed: bool = any(end is not None for end in (limits.timeout_s, limits.step_timeout_s, limits.deadline_s))
         """Whether the run limits the time of attempts, supersteps or itself."""
 
-    def nest_in(self, parent: RunState, kept: dict[str, Any], *, designed: bool) -> None:
+    def nest_in(self, parent: RunState, node: NodePlan, kept: dict[str, Any], *, designed: bool) -> None:
         """Belong to the run of *parent*, as the engine of a graph that is nested in its graph.
 
         Args:
+            parent: The engine of that graph.
+            node: The node of it that runs this one.
             kept: As the attribute; the dict is shared by all nested graphs of the thread.
             designed: Whether the argument of a Send chose the graph.
         """
         self.kept, self.questions = kept, parent.questions
+        self.around = (parent, node)
         self.designed = designed or parent.designed
         self.run_id, self.unstorable = parent.run_id, parent.unstorable  # one dict: a warning once for each field
         self.depth = parent.depth + 1
@@ -460,6 +469,10 @@ class RunState:
         tasks, waiting = self.tasks, self.waiting
         self.close_superstep([])
         self.unrouted, self.waiting = tasks, waiting
+
+    def hand_over(self, goto: HandOver) -> None:
+        """End this nested graph: the graph around it goes on at *goto*."""
+        self.handed = goto
 
     def close_superstep(self, due: list[Due]) -> None:
         """Remove the open superstep, which was committed and routed, or is given up; *due* are the next tasks.

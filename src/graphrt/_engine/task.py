@@ -76,6 +76,12 @@ class Due(NamedTuple):
     """Whether a Send started it; a Send's argument may be None."""
 
 
+class HandOver(tuple[Any, ...]):
+    """The goto of a task in a nested graph, by `graph=PARENT`: checked targets in the graph around it, which goes on there."""
+
+    __slots__ = ()
+
+
 @final
 class Extra:
     """The part of a task that only some tasks have, made at first need."""
@@ -221,7 +227,8 @@ class Task:
         """Validated updates: 0 or 1 of a node, after those of the tools of its agents; for a nested graph one for each of
         its commits, in commit order."""
         self.goto: tuple[Any, ...] | None = None
-        """Checked targets of a Command: NodePlan, END, or a Due for a Send; None if the node's edges apply."""
+        """Checked targets of a Command: NodePlan, END, or a Due for a Send; a HandOver if they are in the graph around.
+        None if the node's edges apply."""
         self.ends_s: float | None = None
         """When its superstep or run is over, by the driver's monotonic clock: no attempt starts or goes on after it. None
         without such an end."""
@@ -363,12 +370,18 @@ class Asked:
 
 @final
 class Nested:
-    """Reply: a nested graph completed; it has 0..n updates for the parent graph, in the order of its commits."""
+    """Reply: a nested graph completed; it has 0..n updates for the parent graph, in the order of its commits.
 
-    __slots__ = ("updates",)
+    Args:
+        updates: The updates.
+        goto: Checked targets in the parent graph, if the nested graph handed over; else None.
+    """
 
-    def __init__(self, updates: tuple[dict[str, Any], ...]) -> None:
+    __slots__ = ("goto", "updates")
+
+    def __init__(self, updates: tuple[dict[str, Any], ...], goto: tuple[Any, ...] | None = None) -> None:
         self.updates = updates
+        self.goto = goto
 
 
 @final

@@ -92,7 +92,8 @@ def nested(task: Task, control: Control) -> Flow:
     if status == INTERRUPTED:
         return Asked(engine.open_interrupts(), engine)  # its questions become the task's; the engine waits on the task
     try:
-        return Nested(_output(task, parent, engine))
+        goto = None if engine.handed is None else tuple(engine.handed)
+        return Nested(_output(task, parent, engine), goto)
     except GraphrtError as error:
         return Failed(error, raise_as_is=True)
 
@@ -108,7 +109,7 @@ def child_of(task: Task) -> Engine:
     # `path` begins the ids of its tasks. `check_state`: look for changes inside of values, as the parent does (R15).
     engine = Engine(plan, plan.limits, thread=parent.thread, path=f"{task.id}/", check_state=parent.check_state)
     # It gets run id, depth and redaction from the parent, and what a fork kept for its tasks (`_flows.kept`).
-    engine.nest_in(parent, task.more().kept, designed=task.node.choose)
+    engine.nest_in(parent, task.node, task.more().kept, designed=task.node.choose)
     return engine
 
 

@@ -444,7 +444,8 @@ def _led_to(meta: Mapping[str, Any], reader: Reader, loaded: Loaded) -> list[tup
     found: list[tuple[str, str]] = []
     for _, event in _staged(reader, loaded):
         if isinstance(event, events.TaskSucceeded):
-            found += [(event.node, target) for target in event.goto or ()]
+            # Targets in the graph around a nested one are looked for at the task of that.
+            found += [(event.node, target) for target in (() if event.above else event.goto or ())]
     return [(name_in_last_graph(name, meta), name_in_last_graph(target, meta)) for name, target in found]
 
 

@@ -202,7 +202,7 @@ _NAMED: Final[tuple[tuple[FieldCodec, str], ...]] = (
     ),
     (codecs.INT, "version waits"),
     (codecs.NUMBER, "delay_s expires_at expires_s"),
-    (codecs.FLAG, "deleted detached edited entering fresh has_default made open reworded stale"),
+    (codecs.FLAG, "above deleted detached edited entering fresh has_default made open reworded stale"),
     (codecs.NAME, "as_node handler node route"),
     (codecs.NAMES, "goto next wrote"),
     (codecs.TASK, "task"),

@@ -42,7 +42,13 @@ def endless_loops(plan: Plan, paths: Paths) -> list[Problem]:
 def _may_leave(plan: Plan, paths: Paths, at: int) -> bool:
     """Return True if something may replace the edges of the node: a Command, goto, on_error or on_fatigue."""
     node = plan.nodes[at]
-    return at in paths.open or node.goto is not None or node.on_error is not None or node.on_fatigue is not None
+    return (
+        at in paths.open
+        or at in paths.leaves
+        or node.goto is not None
+        or node.on_error is not None
+        or node.on_fatigue is not None
+    )
 
 
 def _leads_out(plan: Plan, paths: Paths, inside: set[int]) -> bool:
@@ -52,7 +58,9 @@ def _leads_out(plan: Plan, paths: Paths, inside: set[int]) -> bool:
     if any(len(plan.joins[join].sources & inside) < plan.joins[join].need for join in waiting):
         return True  # the join waits for a node outside, which the loop does not run
     for at in inside:
-        if at in paths.open or at in paths.stops:  # may go anywhere, or may end its branch
+        if (
+            at in paths.open or at in paths.stops or at in paths.leaves
+        ):  # may go anywhere, or end its branch or the graph
             return True
         if any(target not in inside for target in (*paths.instead[at], *paths.tired[at])):
             return True

@@ -90,7 +90,7 @@ def _nesting_problems(node: NodeSpec) -> Iterator[str]:
     if policy.idle_timeout_s is not None and not is_function:
         yield "idle_timeout_s= is for functions: give it to the nodes of the nested graph"
     if is_function:
-        for option in ("input", "output", "update_of"):
+        for option in ("input", "output", "update_of", "hands_over_to"):
             if getattr(policy, option) is not None:
                 yield f"{option}= is for nested graphs, and this node is a function"
     elif policy.update_of is not None and not callable(policy.update_of):

@@ -61,6 +61,8 @@ class Paths:
         """Every node that may follow in any way, nodes behind joins included; may repeat."""
         self.stops: set[int] = set()
         """Nodes that may end their branch instead of following their edges: goto or on_error to END, or `goto=[]`."""
+        self.leaves: set[int] = set()
+        """Nodes whose Commands may lead to the graph around, which ends the whole graph: no join of it can starve then."""
         self.open: set[int] = set()
         """Nodes without a declared goto that may return a Command to any node."""
         self.sends: bool = False
@@ -84,8 +86,12 @@ class Paths:
             self._alternatives(node)
             after += self.instead[at] + tuple([target for target in self.tired[at] if target != OUT])
         # START and nested graphs return no Command.
-        if node.goto is None and at >= 0 and node.child is None and self._may_command(node):
-            self.open.add(at)
+        ends = bool(self.plan.spec.hands_over_to)  # whether its Commands may end the whole graph
+        if at >= 0 and node.child is None and (ends or node.goto is None) and self._may_command(node):
+            if node.goto is None:
+                self.open.add(at)
+            if ends:
+                self.leaves.add(at)
         self.after[at] = after
 
     def _may_command(self, node: NodePlan) -> bool:

@@ -86,6 +86,7 @@ def _no_way_out(plan: Plan, paths: Paths) -> Iterator[Problem]:
             or plan.leads_to_end(at)
             or at in paths.open
             or at in paths.stops
+            or at in paths.leaves
             or OUT in paths.tired[at]
             or any(choice.names == SOME or OUT in choice.targets for choice in paths.choices[at])
             or any(plan.joins[join].starved == "ignore" for join in node.arrives)

@@ -58,6 +58,10 @@ def topology(plan: Plan) -> dict[str, Any]:
         **_schema(plan),
         "limits": plan.limits.to_dict(),
     }
+    if plan.spec.hands_over_to:
+        data["hands_over_to"] = sorted(
+            "END" if isinstance(ref, EndType) else str(ref) for ref in plan.spec.hands_over_to
+        )
     for option, chosen in (("input", plan.spec.input_names), ("output", plan.spec.output_names)):
         if chosen is not None:
             data[option] = sorted(chosen)

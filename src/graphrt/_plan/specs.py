@@ -50,6 +50,9 @@ class Policy:
     """Fields that the node declares to write, for the finding `write-conflict`; None if only its annotation says so."""
     goto: tuple[Ref, ...] | None = None
     """Nodes that its Commands may lead to; None if undeclared: any node."""
+    hands_over_to: tuple[Ref, ...] | None = None
+    """For a nested graph, nodes of the graph around it that its Commands with `graph=PARENT` may lead to, beside those that
+    the nested graph declares itself; None for no more."""
     interrupt_before: bool = False
     """True if the run pauses before the node runs, until it is resumed."""
     interrupt_after: bool = False
@@ -190,6 +193,8 @@ class GraphSpec:
     """Fields of the output schema; None for all fields."""
     version: int = 0
     """Number of the build, which is not part of the fingerprint."""
+    hands_over_to: tuple[Ref, ...] = ()
+    """Nodes of the graph around it, or END, that Commands with `graph=PARENT` may lead to where it is nested."""
     problems: tuple[Any, ...] = field(default=())
     """Problems found while the builder was called, for instance a misspelt policy argument."""
 

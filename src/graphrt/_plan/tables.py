@@ -86,7 +86,7 @@ class NodePlan:
         self.on_fatigue: NodePlan | EndType | None = None
         """What runs instead if the node would exceed `max_visits`; None if that fails the run."""
         self.goto: frozenset[str | EndType] | None = None
-        """Declared targets of its Commands; None if undeclared."""
+        """Declared targets of its Commands, of those of its tools, and of hand-overs of its nested graph; None if undeclared."""
         self.max_visits: int | str | None = policy.max_visits
         """A number, None for no limit, or "graph" for the graph's limit."""
         self.pauses: bool = policy.interrupt_before or policy.interrupt_after
@@ -285,9 +285,9 @@ class Plan:
             if policy is not _NO_POLICY:  # START has none
                 node.on_error = self._end_or_node(policy.on_error)
                 node.on_fatigue = self._end_or_node(policy.on_fatigue)
-                by_tools = self.tool_targets(node.index)
-                if policy.goto is not None or by_tools:
-                    node.goto = by_tools.union(policy.goto or ())  # type: ignore[arg-type]  # validated references
+                others = self.tool_targets(node.index) | self.handed_targets(node)
+                if policy.goto is not None or others:
+                    node.goto = others.union(policy.goto or ())  # type: ignore[arg-type]  # validated references
             node.settle()
 
     def _node(self, ref: Any) -> NodePlan:
@@ -427,6 +427,11 @@ class Plan:
     def tool_targets(self, index: int) -> frozenset[str | EndType]:
         """Return the names of nodes, or END, that the tools of the node may lead to. *index* is 0 or more."""
         return frozenset(ref for use in self._node_specs[index].tools for ref in use.goto)  # type: ignore[misc]  # validated
+
+    def handed_targets(self, node: NodePlan) -> frozenset[str | EndType]:
+        """Return the names of nodes of this graph, or END, to which the nested graph of *node* may hand over."""
+        inner: tuple[Any, ...] = () if node.child is None else node.child.spec.hands_over_to
+        return frozenset(inner).union(node.policy.hands_over_to or ())  # type: ignore[arg-type]  # validated references
 
     def spec_where(self, index: int) -> str:
         """Return the `file:line` where the node was added; empty if unknown, and for START."""

@@ -137,6 +137,10 @@ class _Checks:
                     who=f"Node {name!r}", problem=shape.problem, node=name, where=node.where, fix=shape.hint or None
                 )
         else:
+            for target in node.fn.__graphrt_plan__.spec.hands_over_to:
+                if isinstance(target, (str, EndType)):  # else its own compile() reports it
+                    what = f"hands_over_to= of nested graph {node.fn.__graphrt_plan__.name!r} in node {name!r}"
+                    yield from self._target(target, what, node.where)
             yield from leaking(node, self.spec.state)
             yield from other_updates(node, self.spec.update)
             yield from self._depth(node)
@@ -168,6 +172,7 @@ class _Checks:
             yield finding(owner=f"Node {node.name!r}", node=node.name, problem=problem, where=node.where)
         routes = [("on_error", policy.on_error), ("on_fatigue", policy.on_fatigue)]
         routes += [("goto", target) for target in policy.goto or ()]
+        routes += [("hands_over_to", target) for target in policy.hands_over_to or ()]
         for option, ref in routes:
             if ref is not None:
                 yield from self._target(ref, f"{option}= of node {node.name!r}", node.where)

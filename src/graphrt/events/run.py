@@ -286,6 +286,8 @@ class TaskSucceeded(Word):
     """What the task's model calls used; None if it made none."""
     edited: bool = False
     """Whether `update(as_node=)` marked the task as finished. If so, the `interrupt_after` of its node is skipped."""
+    above: bool = False
+    """Whether *goto* names nodes of the graph around the nested one that the task belongs to, which ends by that."""
 
     @property
     def update(self) -> Mapping[str, Any] | None:

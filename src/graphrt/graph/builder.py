@@ -34,7 +34,7 @@ from graphrt._plan.specs import (
 )
 from graphrt._plan.state import StateSchema
 from graphrt._plan.updates import UpdateSchema
-from graphrt.commands import END, START, Command, NodeRef, node_name
+from graphrt.commands import END, START, Command, EndType, NodeRef, node_name
 from graphrt.errors import Problem, names
 from graphrt.errors._codes.findings import BAD_GRAPH_NAME, BAD_LIMIT_OPTION, DUPLICATE_EDGE, UNKNOWN_FIELDS_OF_UPDATE
 from graphrt.errors._langgraph_names import no_attribute
@@ -44,7 +44,7 @@ from graphrt.graph.decorator import NodeDecorator
 from graphrt.graph.handles import I_co, Outcome, RouterResult, S, Source, Target, U, function_of
 from graphrt.graph.harness_node import HarnessPolicy, harness_node, is_harness
 from graphrt.graph.places import at, caller, here
-from graphrt.graph.policies import DEFAULTS, GraphPolicy, NodeDefaults, NodePolicy, offered_tools, read_policy
+from graphrt.graph.policies import DEFAULTS, GraphPolicy, NodeDefaults, NodePolicy, offered_tools, read_policy, several
 from graphrt.limits import Limits
 
 if TYPE_CHECKING:
@@ -100,6 +100,8 @@ class GraphBuilder(Generic[S, U, I_co]):
             *update* may then be any type: a number, an enum, a union of models. Fields have no reducers beside it.
         version: Number of the build, from 0. It is not part of the fingerprint; it orders builds where their shape
             cannot tell which is newer: threads with work left are not driven by a lower version than their last one.
+        hands_over_to: Nodes of the graphs around this one, or END, to which its nodes may lead by
+            `Command(goto=..., graph=PARENT)` where it is nested. Each graph around it must have them.
     """
 
     # With an update class, U is that class; without one, it is a mapping of the state's fields. With a reducer, U is what
@@ -117,6 +119,7 @@ class GraphBuilder(Generic[S, U, I_co]):
         output: type[Any] | None = ...,
         inline: bool = ...,
         version: int = ...,
+        hands_over_to: Target | Iterable[Target] = ...,
     ) -> None: ...
     @overload
     def __init__(
@@ -129,6 +132,7 @@ class GraphBuilder(Generic[S, U, I_co]):
         output: type[Any] | None = ...,
         inline: bool = ...,
         version: int = ...,
+        hands_over_to: Target | Iterable[Target] = ...,
     ) -> None: ...
     @overload
     def __init__(
@@ -140,6 +144,7 @@ class GraphBuilder(Generic[S, U, I_co]):
         output: type[Any] | None = ...,
         inline: bool = ...,
         version: int = ...,
+        hands_over_to: Target | Iterable[Target] = ...,
     ) -> None: ...
     @overload
     def __init__(
@@ -152,6 +157,7 @@ class GraphBuilder(Generic[S, U, I_co]):
         output: type[Any] | None = ...,
         inline: bool = ...,
         version: int = ...,
+        hands_over_to: Target | Iterable[Target] = ...,
     ) -> None: ...
     @overload
     def __init__(
@@ -163,6 +169,7 @@ class GraphBuilder(Generic[S, U, I_co]):
         output: type[Any] | None = ...,
         inline: bool = ...,
         version: int = ...,
+        hands_over_to: Target | Iterable[Target] = ...,
     ) -> None: ...
     @overload
     def __init__(
@@ -175,6 +182,7 @@ class GraphBuilder(Generic[S, U, I_co]):
         output: type[Any] | None = ...,
         inline: bool = ...,
         version: int = ...,
+        hands_over_to: Target | Iterable[Target] = ...,
     ) -> None: ...
     @overload
     def __init__(
@@ -186,6 +194,7 @@ class GraphBuilder(Generic[S, U, I_co]):
         output: type[Any] | None = ...,
         inline: bool = ...,
         version: int = ...,
+        hands_over_to: Target | Iterable[Target] = ...,
     ) -> None: ...
     def __init__(
         self,
@@ -198,6 +207,7 @@ class GraphBuilder(Generic[S, U, I_co]):
         output: type[Any] | None = None,
         inline: bool = False,
         version: int = 0,
+        hands_over_to: Target | Iterable[Target] = (),
     ) -> None:
         frame = caller()  # of the user's code, where the names in local annotations are found too
         self._localns: Mapping[str, Any] = frame.f_locals if frame.f_locals is not frame.f_globals else {}
@@ -222,6 +232,18 @@ class GraphBuilder(Generic[S, U, I_co]):
                 )
             )
         self._version = version
+        self._hands_over_to: tuple[Any, ...] = tuple(node_name(ref) for ref in several(hands_over_to))
+        for ref in self._hands_over_to:
+            if not isinstance(ref, (str, EndType)):
+                self._problems.append(
+                    BAD_LIMIT_OPTION(
+                        owner=f"graph {name!r}",
+                        option="hands_over_to",
+                        given=ref,
+                        wanted="names of nodes of the graphs around it, or END",
+                        where=self._where,
+                    )
+                )
         # Set by `from_spec`, and used by `compile`: the limits and the accepted judgements of a manifest.
         self._limits: Limits | None = None
         self._allow: tuple[str, ...] = ()
@@ -233,19 +255,36 @@ class GraphBuilder(Generic[S, U, I_co]):
     @staticmethod
     @overload
     def overwrite(
-        state: type[D], *, name: str = ..., inline: bool = ..., version: int = ...
+        state: type[D],
+        *,
+        name: str = ...,
+        inline: bool = ...,
+        version: int = ...,
+        hands_over_to: Target | Iterable[Target] = ...,
     ) -> GraphBuilder[D, D, D]: ...
     @staticmethod
     @overload
     def overwrite(
-        state: type[X], *, name: str = ..., inline: bool = ..., version: int = ...
+        state: type[X],
+        *,
+        name: str = ...,
+        inline: bool = ...,
+        version: int = ...,
+        hands_over_to: Target | Iterable[Target] = ...,
     ) -> GraphBuilder[X, X, Mapping[str, Any]]: ...
     @staticmethod
     def overwrite(
-        state: type[Any], *, name: str = "graph", inline: bool = False, version: int = 0
+        state: type[Any],
+        *,
+        name: str = "graph",
+        inline: bool = False,
+        version: int = 0,
+        hands_over_to: Target | Iterable[Target] = (),
     ) -> GraphBuilder[Any, Any, Any]:
         """Return a builder whose nodes return the full next state, instead of an update."""
-        builder: GraphBuilder[Any, Any, Any] = GraphBuilder(state, state, name=name, inline=inline, version=version)
+        builder: GraphBuilder[Any, Any, Any] = GraphBuilder(
+            state, state, name=name, inline=inline, version=version, hands_over_to=hands_over_to
+        )
         builder._update = UpdateSchema(builder._state, state, overwrite=True, localns=builder._localns)
         return builder
 
@@ -318,8 +357,8 @@ class GraphBuilder(Generic[S, U, I_co]):
                 conversation in the state's field with the reducer `messages`, or uses `input=` and `output=`.
             policy: `retry`, `timeout_s`, `idle_timeout_s`, `inline`, `on_error`, `on_fatigue`, `max_visits`, `cache`, `key`, `writes`,
                 `goto`, `interrupt_before`, `interrupt_after`, `version`, `tools`, `budget`, `queue`. For a graph also
-                `input` (its field to this graph's field, or a function of this state) and `output` (this graph's field
-                to its field, or a function of its last state). For an agent or harness: `input`, a field, a Template or
+                `input` (its field to this graph's field, or a function of this state), `output` (this graph's field to
+                its field, or a function of its last state) and `hands_over_to` (nodes of this graph). For an agent or harness: `input`, a field, a Template or
                 a function of the state that is the prompt, and `output`, a field for the answer or a mapping of fields
                 to attributes of the reply.
         """
@@ -553,6 +592,7 @@ class GraphBuilder(Generic[S, U, I_co]):
             input_names=self._names["input"],
             output_names=self._names["output"],
             version=self._version,
+            hands_over_to=self._hands_over_to,
             problems=tuple(self._problems),
         )
         graph: CompiledGraph[S, U, I_co] = CompiledGraph(checked(spec, limits, accepted), accepted)

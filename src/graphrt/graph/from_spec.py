@@ -44,7 +44,7 @@ def declared_builder(
 def _declared(builder: Any, found: ReadGraph) -> Any:
     """Return an instance of the class *builder* with the declarations of *found*."""
     if found.overwrite:  # nodes return the full next state, not an update
-        made = builder.overwrite(found.state, name=found.name, version=found.version)
+        made = builder.overwrite(found.state, name=found.name, version=found.version, hands_over_to=found.hands_over_to)
     else:
         made = builder(
             found.state,
@@ -52,6 +52,7 @@ def _declared(builder: Any, found: ReadGraph) -> Any:
             reducer=found.reducer,
             name=found.name,
             version=found.version,
+            hands_over_to=found.hands_over_to,
             **found.schemas,
         )
     made._limits, made._allow = found.limits, found.allow

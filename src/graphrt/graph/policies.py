@@ -90,6 +90,9 @@ class GraphPolicy(NodePolicy[S], total=False):
     """Field of the nested graph to field of this graph, or a function from this state to the nested graph's input."""
     output: Mapping[str, str] | Callable[[Any], Mapping[str, Any]] | None
     """Field of this graph to field of the nested one, or a function from the nested graph's last state to an update."""
+    hands_over_to: Target | Iterable[Target] | None
+    """Nodes of this graph that Commands with `graph=PARENT` in the nested graph may lead to, beside those that it declares
+    itself."""
     update_of: Callable[[Any], Any] | None
     """Function from an update of the nested graph to an update of this one, or to None for no change. Needed where one of
     the two has a reducer of the whole state and the other has not the same type of updates."""
@@ -138,9 +141,10 @@ def read_policy(
     for option in ("on_error", "on_fatigue"):
         if option in options:
             options[option] = resolve(options[option])
-    goto: Any = options.get("goto")
-    if goto is not None:
-        options["goto"] = tuple(resolve(ref) for ref in several(goto))
+    for option in ("goto", "hands_over_to"):
+        targets: Any = options.get(option)
+        if targets is not None:
+            options[option] = tuple(resolve(ref) for ref in several(targets))
     writes = options.get("writes")
     if writes is not None:
         options["writes"] = several(writes)

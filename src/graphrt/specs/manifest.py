@@ -76,6 +76,8 @@ class PolicySpec(Entry):
     writes: list[Name] | None = None
     goto: list[Name] | None = None
     """Targets of the node's Commands."""
+    hands_over_to: list[Name] | None = None
+    """For a nested graph: nodes of this graph, or END, that it may hand over to, beside those that it declares itself."""
     interrupt_before: bool = False
     interrupt_after: bool = False
     version: str | None = None
@@ -204,6 +206,8 @@ class GraphSpec(Entry):
     name: Name = "graph"
     version: int = Field(default=0, ge=0, strict=True)
     """Number of the build, which is not part of the fingerprint."""
+    hands_over_to: list[Name] = []
+    """Nodes of the graphs around it, or END, that it may hand over to where it is nested."""
     state: Name | StateSpec | None = None
     """A class of the registry, or a description; null for the state that the caller passes."""
     update: Name | None = None

@@ -52,8 +52,9 @@ def policy_of(look: Looks, spec: PolicySpec, where: str, *, of_agent: bool) -> d
     for name in ("on_error", "on_fatigue"):
         if given.get(name) is not None:
             given[name] = ref(given[name])
-    if spec.goto is not None:
-        given["goto"] = [ref(target) for target in spec.goto]
+    for name in ("goto", "hands_over_to"):
+        if given.get(name) is not None:
+            given[name] = [ref(target) for target in given[name]]
     if isinstance(spec.retry, RetrySpec):
         given["retry"] = retry_of(look, spec.retry, f"{where}.retry")
     if spec.budget is not None:

@@ -57,6 +57,7 @@ class ReadGraph:
     update: type[Any] | None
     name: str
     version: int
+    hands_over_to: tuple[Any, ...]
     overwrite: bool
     reducer: Any
     """The reducer of the whole state; None if fields have reducers."""
@@ -216,6 +217,7 @@ class _Reader:
             update=None if spec.update is None else self._class(spec.update, joined(path, "update")),
             name=spec.name,
             version=spec.version,
+            hands_over_to=tuple(ref(target) for target in spec.hands_over_to),
             overwrite=spec.overwrite,
             reducer=None if spec.reducer is None else self._reducer(spec.reducer, joined(path, "reducer")),
             schemas=self._schemas(spec, path, state),

@@ -81,6 +81,8 @@ class GraphWriter:
         data: dict[str, Any] = {"spec_version": VERSION, "name": plan.name, "state": self._state(plan)}
         if spec.version:
             data["version"] = spec.version
+        if spec.hands_over_to:
+            data["hands_over_to"] = [_ref(target) for target in spec.hands_over_to]
         if plan.update.kind == "overwrite":
             data["overwrite"] = True
         elif plan.update.cls is not None:
@@ -161,10 +163,10 @@ class GraphWriter:
         read = dict(given)
         if isinstance(read.get("retry"), int):
             read["retry"] = RetryPolicy(read["retry"])
-        for name in ("writes", "goto", "tools"):
+        for name in ("writes", "goto", "hands_over_to", "tools"):
             if read.get(name) is not None:
                 several: Any = (read[name],) if isinstance(read[name], str) else read[name]
-                read[name] = tuple(node_name(one) if name == "goto" else one for one in several)
+                read[name] = tuple(node_name(one) if name in ("goto", "hands_over_to") else one for one in several)
         for name in ("on_error", "on_fatigue"):
             if read.get(name) is not None:
                 read[name] = node_name(read[name])
@@ -311,7 +313,7 @@ class GraphWriter:
                     data[name] = self._retry(value)
                 case "on_error" | "on_fatigue":
                     data[name] = _ref(value)
-                case "goto":
+                case "goto" | "hands_over_to":
                     data[name] = [_ref(target) for target in value]
                 case "key":
                     data[name] = self.name("functions", value, _own_name(value))

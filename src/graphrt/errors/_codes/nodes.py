@@ -219,6 +219,15 @@ UNDECLARED_GOTO_OF_TOOL = UNDECLARED_GOTO.variant(
     known="declared {declared:names}",
     fix="Declare the target: @tool(goto=[...]).",
 )
+UNDECLARED_HAND_OVER = UNDECLARED_GOTO.variant(
+    "{who} is {target_text}, which hands_over_to= of the nested graph does not declare.",
+    known="declared {declared:names}",
+    fix="Declare the target: GraphBuilder(..., hands_over_to=[...]), or hands_over_to=[...] of its node.",
+)
+NO_GRAPH_ABOVE = UNDECLARED_GOTO.variant(
+    "Node {node!r} returned a Command with graph=PARENT, and no graph is around graph {graph!r} in this run.",
+    fix="Run the graph as a node of another one, or test the node as a function.",
+)
 DIFFERENT_GOTOS = ErrorCode(
     "different-gotos",
     RouteError,

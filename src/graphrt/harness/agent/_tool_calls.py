@@ -429,7 +429,7 @@ def _read(one: Ready, returned: Any) -> tuple[Command[Any] | None, Done]:
     policy = one.tool.policy
     command: Any = None
     given: Any = returned
-    if isinstance(returned, Command) and (policy.writes or policy.goto):
+    if isinstance(returned, Command) and given.graph is None and (policy.writes or policy.goto):
         command = given
         returned = DONE if command.result is None else command.result
     told = to_result(returned, tool=one.call.name)

@@ -60,7 +60,7 @@ def to_outcome(value: Any, *, tool: str, policy: ToolPolicy) -> ToolResult | Com
         ToolError: As `to_result`.
     """
     command: Any = value
-    if not (isinstance(value, Command) and (policy.writes or policy.goto)):
+    if not (isinstance(value, Command) and command.graph is None and (policy.writes or policy.goto)):
         return to_result(command, tool=tool)
     result = to_result(DONE if command.result is None else command.result, tool=tool)
     return Command(update=command.update, goto=command.goto, result=result)

@@ -134,7 +134,7 @@ def _like(fn: Any, call: Callable[..., Any], change: Callable[[Any], Any]) -> An
 def _without_update(result: Any) -> Any:
     if isinstance(result, Command):
         command: Command[Any] = result  # pyright: ignore[reportUnknownVariableType]
-        return Command(goto=command.goto) if command.update else command
+        return Command(goto=command.goto, graph=command.graph) if command.update else command
     return result if result is None or result == {} or isinstance(result, Interrupt) else None
 
 
@@ -142,6 +142,8 @@ def _elsewhere(result: Any, args: Mapping[str, Any]) -> Any:
     if not isinstance(result, Command):
         return result
     command: Command[Any] = result  # pyright: ignore[reportUnknownVariableType]
+    if command.graph is not None:  # it leads to the graph around
+        return command
     goto: Any = command.goto
     several: list[Any] = list(goto) if isinstance(goto, list | tuple) else [goto]  # pyright: ignore[reportUnknownArgumentType]
     moved = [_moved(ref, args) for ref in several]

@@ -179,8 +179,11 @@ def _pairs(routes: list[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any],
 
 def _gotos(topology: Mapping[str, Any], seed: int) -> Iterator[Mutation]:
     targets: dict[str, list[str]] = {}
+    nested = {
+        node["name"] for node in topology["nodes"] if node["kind"] != "function"
+    }  # which hand over, and return nothing
     for edge in topology["edges"]:
-        if edge["kind"] == "goto":
+        if edge["kind"] == "goto" and edge["from"] not in nested:
             targets.setdefault(edge["from"], []).append(edge["to"])
     for source, known in targets.items():
         for target in known:

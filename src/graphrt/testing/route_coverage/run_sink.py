@@ -108,7 +108,9 @@ class RunSink:
                 open_.seen = True
                 if event.goto is None:
                     open_.ended.append(event.node)
-                return [Arc("node", event.node), *(Arc("goto", event.node, name) for name in event.goto or ())]
+                # A hand-over to the graph around is an arc of the node of the nested graph there.
+                gotos = () if event.above else event.goto or ()
+                return [Arc("node", event.node), *(Arc("goto", event.node, name) for name in gotos)]
             case TaskFailed():
                 handled = [] if event.handler is None else [Arc("error", event.node, event.handler)]
                 return [Arc("node", event.node), *_of_error(event), *handled]
