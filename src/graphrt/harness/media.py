@@ -494,7 +494,7 @@ class Document(Media):
     _prefixes = ("application/", "text/", "video/")
 
 
-KINDS: Final[Mapping[str, type[Image | Audio | Document]]] = {one.kind: one for one in (Image, Audio, Document)}
+KINDS: Final[Mapping[MediaKind, type[Image | Audio | Document]]] = {one.kind: one for one in (Image, Audio, Document)}
 """Kind to its class."""
 
 
@@ -505,7 +505,7 @@ def made_of(data: bytes, media_type: str | None, name: str | None = None) -> Ima
         InputError: The data is empty, too large, or contradicts its media type (`bad-media`).
     """
     told = media_type or _by_bytes(data) or ""
-    kind = told.partition("/")[0].lower()
+    kind: Any = told.partition("/")[0].lower()
     cls = KINDS.get(kind, Document)
     return cls.from_bytes(data, media_type=media_type, name=name)
 

@@ -12,9 +12,11 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, Unpack
 import typing_extensions as te
 
 from graphrt._arguments import check_amount, check_whole
+from graphrt.errors._codes.models import MEDIA_NOT_TAKEN
 from graphrt.events import Usage
 from graphrt.harness._frozen_generics import refuse_assignment
 from graphrt.harness._surrogates import whole
+from graphrt.harness.media import KINDS, MediaKind
 from graphrt.harness.messages import (
     AssistantMessage,
     LeftOut,
@@ -264,6 +266,12 @@ class ModelProfile:
     max_output_tokens: int | None = None
     tools: bool = True
     """Whether the model can call tools."""
+    images: bool = True
+    """Whether the model takes images. If not, a request with one is refused before it is sent."""
+    audio: bool = True
+    """Whether it takes audio."""
+    documents: bool = True
+    """Whether it takes documents, such as PDF files. Those that are texts are sent as text, which every model takes."""
     output_schema: bool = True
     """Whether the provider can enforce an `OutputSpec`. If not, the instructions ask for the schema in words."""
     output_schema_with_tools: bool = True
@@ -280,6 +288,31 @@ class ModelProfile:
         check_whole("max_output_tokens of a ModelProfile", self.max_output_tokens, least=1)
         check_amount("input_usd_per_token of a ModelProfile", self.input_usd_per_token)
         check_amount("output_usd_per_token of a ModelProfile", self.output_usd_per_token)
+
+    @property
+    def media(self) -> frozenset[MediaKind]:
+        """The kinds of media that the model takes."""
+        flags: dict[MediaKind, bool] = {"image": self.images, "audio": self.audio, "document": self.documents}
+        return frozenset(kind for kind, taken in flags.items() if taken)
+
+    def check_media(self, request: ModelRequest) -> None:
+        """Check that the model takes the images, audio and documents in *request*.
+
+        Those that a model made before are no obstacle: they are described where they cannot be shown.
+
+        Raises:
+            BadRequestError: It does not (`media-not-taken`).
+        """
+        taken = self.media
+        if len(taken) == len(KINDS):
+            return
+        for message in request.messages:
+            for part in () if isinstance(message, AssistantMessage) else message.media:
+                if part.kind not in taken and not (part.kind == "document" and part.is_text):
+                    kinds = part.kind if part.kind == "audio" else f"{part.kind}s"
+                    raise MEDIA_NOT_TAKEN(
+                        model=self.name, kinds=kinds, part=part, provider=self.provider or None, status_code=None
+                    )
 
     def holds_to_output(self, request: ModelRequest) -> bool:
         """Return whether the provider can enforce the output schema of *request*, given its tools and strictness."""

@@ -87,6 +87,26 @@ REDIRECTED = ErrorCode(
     "prompt would be sent to an address that you did not choose.",
 )
 
+MEDIA_NOT_TAKEN = ErrorCode(
+    "media-not-taken",
+    BadRequestError,
+    "Model {model!r} takes no {kinds}. The request has {part!r}, and was not sent.",
+    fix="Choose another model. If this one does take them, say so: "
+    "LiteLLMModel(..., profile=dataclasses.replace(model.profile, {kinds}=True)).",
+)
+MEDIA_URL_NOT_TAKEN = MEDIA_NOT_TAKEN.variant(
+    "Provider {provider!r} does not fetch {part!r} itself, and graphrt fetches no URL. The request was not sent.",
+    fix="Download the file where that is safe, and pass its bytes: Image.from_bytes(...).",
+)
+MEDIA_LEFT_OUT = MEDIA_NOT_TAKEN.variant(
+    "For model {model!r}, litellm would leave out {part!r}. The request was not sent.",
+    fix="Choose a model that takes it, or describe it in words.",
+)
+AUDIO_FORMAT_NOT_TAKEN = MEDIA_NOT_TAKEN.variant(
+    "Provider {provider!r} takes {takes}. The request has {part!r}, and was not sent.",
+    fix="Convert the audio, or choose another model.",
+)
+
 MODEL_TIMEOUT = ErrorCode(
     "model-timeout",
     TransientModelError,

@@ -248,6 +248,7 @@ class Fallback:
             # A fallback may lack what the first model can.
             call.request = request if call.profile.holds_to_output(request) else in_words(request)
             try:
+                call.profile.check_media(request)
                 return await next_(call)
             except (ToolError, InputError):
                 raise  # not a failure of the model: another one would meet it too

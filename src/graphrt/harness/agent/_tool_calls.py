@@ -45,7 +45,7 @@ from graphrt.harness.agent._long_results import LongResults
 from graphrt.harness.agent.checks import Retry
 from graphrt.harness.agent.events import ToolEnded, ToolStarted
 from graphrt.harness.agent.middleware import TOOL_RENAMED, LayerError, Middleware, around_tool
-from graphrt.harness.messages import ToolCall, ToolMessage
+from graphrt.harness.messages import Content, ToolCall, ToolMessage
 from graphrt.harness.tools.protocol import Tool, ToolContext
 from graphrt.harness.tools.results import DONE, ToolCommandError, to_result
 
@@ -95,6 +95,8 @@ class Done:
 
     text: str
     """The text for the model."""
+    content: Sequence[Content] = ()
+    """Texts and media for the model in order, if there are media."""
     error: bool = False
     value: Any = None
     """The value for the program: on the stream and in events, never for the model."""
@@ -169,7 +171,7 @@ class Tooling:
             text = result.text
             if isinstance(one, Ready):
                 text = as_read(call, one, self.long_results.shown(text, one.tool))
-            messages.append(ToolMessage(tool_call_id=call.id, text=text, error=result.error))
+            messages.append(ToolMessage(tool_call_id=call.id, text=text, content=result.content, error=result.error))
         goto, handoff = _only_goto(routed), None
         for place, one in enumerate(admitted):
             found = getattr(one.tool, "handoff", None) if isinstance(one, Ready) else None
@@ -299,6 +301,8 @@ class Tooling:
                 done = await watcher.tool_call(call, lambda: self._call(one))
             value, shown = done.value, done.made or call
             more: dict[str, Any] = {} if done.usage is None else {"usage": usage_to(done.usage)}
+            if done.content:
+                more["content"] = list(done.content)
             if done.wrote:
                 more["wrote"] = [dict(update) for update in done.wrote]
             if done.goto is not None:
@@ -321,6 +325,7 @@ class Tooling:
             self.place.took.append(usage_from(kept["usage"]))
         done = Done(
             text=str(kept["text"]),
+            content=tuple(kept.get("content", ())),
             error=bool(kept["error"]),
             value=value,
             wrote=kept.get("wrote", ()),
@@ -433,7 +438,7 @@ def _read(one: Ready, returned: Any) -> tuple[Command[Any] | None, Done]:
         command = given
         returned = DONE if command.result is None else command.result
     told = to_result(returned, tool=one.call.name)
-    return command, Done(text=told.text, error=told.error, value=told.value)
+    return command, Done(text=told.text, content=told.content, error=told.error, value=told.value)
 
 
 def _targets(tool: Tool, goto: Any) -> list[Any]:
@@ -510,7 +515,8 @@ def _kept(call: ToolCall, found: Any) -> dict[str, Any]:
     if issubclass(type(found), dict) and type(found.get("text")) is str and type(found.get("error")) is bool:
         kept: dict[str, Any] = found
         return kept
-    return {"text": to_result(found, tool=call.name).text, "error": False}
+    told = to_result(found, tool=call.name)
+    return {"text": told.text, "error": False, **({"content": told.content} if told.content else {})}
 
 
 async def needs_approval(one: Ready) -> bool:

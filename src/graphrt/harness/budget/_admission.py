@@ -23,6 +23,7 @@ from graphrt.errors._codes.budgets import (
 from graphrt.events import Amounts
 from graphrt.harness.agent._host import GRANTED, Granted, Host, Question
 from graphrt.harness.budget._ledger import Hold, Ledger
+from graphrt.harness.budget._media_tokens import tokens_of_media
 from graphrt.harness.protocol import ModelProfile, cost_of
 from graphrt.harness.request import ModelRequest
 
@@ -163,5 +164,5 @@ def _bytes(request: ModelRequest) -> int:
         (message.text, getattr(message, "tool_calls", ()), *getattr(message, "thinking", ()))
         for message in request.messages
     ]
-    size = len(to_json([spoken, request.tools, request.output], fallback=repr))
+    size = len(to_json([spoken, request.tools, request.output], fallback=repr)) + tokens_of_media(request.messages)
     return size + _MESSAGE_TOKENS * (len(request.messages) + len(request.tools))

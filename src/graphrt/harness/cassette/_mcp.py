@@ -7,13 +7,16 @@ misses are those of model calls. In mode "replay" the server is not started, and
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from graphrt._arguments import is_list, is_mapping
+from graphrt.errors import InputError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.harness.cassette._exchange import Exchange
+from graphrt.harness.media import Document, Media, made_of
 from graphrt.harness.messages import AssistantMessage, ToolCall, UserMessage
 from graphrt.harness.protocol import AgentReply
 from graphrt.harness.request import ModelRequest
@@ -107,31 +110,40 @@ class RecordedMcpServer:
             ScriptError: The call is not recorded.
             ToolError: The call failed, now or when it was recorded.
         """
+        media: list[Media] = []  # of the live result: the recording has their hashes, and files beside it
 
         async def called() -> Any:
             result = await self._server.call_tool(name, arguments, idempotency_key=idempotency_key)
             return {
-                "content": _plain(result.content),
+                "content": [_outlined(block, media) for block in _plain(result.content)],
                 "structured_content": _plain(result.structured_content),
                 "is_error": bool(result.is_error),
             }
 
         call = ToolCall(id="1", name=name, arguments=dict(arguments))
-        result = await self._exchanged(AssistantMessage(text="tools/call", tool_calls=(call,)), called)
-        blocks = [_object(block) for block in result["content"]]
+        reply = await self._replied(AssistantMessage(text="tools/call", tool_calls=(call,)), called, media)
+        result, files = reply.output, {part.sha256: part for part in reply.media}
+        blocks = [_object(_filled(block, files)) for block in result["content"]]
         return SimpleNamespace(**{**result, "content": blocks})
 
     async def _exchanged(self, asked: UserMessage | AssistantMessage, live: Callable[[], Awaitable[Any]]) -> Any:
         """Return the recorded result for *asked*, or that of *live*, as data."""
-        if self._recordings is None:
-            return await live()
-        request = ModelRequest(messages=(asked,))
-        exchange = Exchange(self._recordings, self._hook, request, harness=f"MCP server {self.name}")
+        return (await self._replied(asked, live, [])).output
+
+    async def _replied(
+        self, asked: UserMessage | AssistantMessage, live: Callable[[], Awaitable[Any]], media: list[Any]
+    ) -> AgentReply:
+        """Return the recorded result for *asked*, or that of *live*, as the output of a reply, with its *media*."""
 
         async def replied() -> AgentReply:
-            return AgentReply(output=await live())
+            output = await live()
+            return AgentReply(output=output, media=tuple(media))
 
-        return (await exchange.answer(replied, None)).output
+        if self._recordings is None:
+            return await replied()
+        request = ModelRequest(messages=(asked,))
+        exchange = Exchange(self._recordings, self._hook, request, harness=f"MCP server {self.name}")
+        return await exchange.answer(replied, None)
 
     def __repr__(self) -> str:
         return f"RecordedMcpServer({self._server!r})"
@@ -142,6 +154,40 @@ def _plain(value: Any) -> Any:
     if is_list(value):
         return [_plain(item) for item in value]
     return value.model_dump(mode="json", exclude_none=True) if hasattr(value, "model_dump") else value
+
+
+def _outlined(block: Any, media: list[Media]) -> Any:
+    """Return a content block with the hash of its file in the place of the bytes, which join *media*."""
+    held: Any = block.get("resource", block) if is_mapping(block) else {}
+    for key in ("data", "blob"):
+        if isinstance(held.get(key), str):
+            try:
+                data = b64decode(held[key], validate=True)
+                part = _part(data)
+            except ValueError:  # not base64
+                return block
+            media.append(part)
+            held = {**held, key: {"sha256": part.sha256}}
+            return {**block, "resource": held} if "resource" in block else held
+    return block
+
+
+def _part(data: bytes) -> Media:
+    try:
+        return made_of(data, None)
+    except InputError:  # no file that is known, or a large one: it is recorded all the same
+        return Document._restored(data, None, "application/octet-stream", None)
+
+
+def _filled(block: Any, files: Mapping[Any, Media]) -> Any:
+    """Return a content block with the bytes that `_outlined` took out of it."""
+    held: Any = block.get("resource", block) if is_mapping(block) else {}
+    for key in ("data", "blob"):
+        if is_mapping(held.get(key)):
+            part = files.get(held[key].get("sha256"))
+            held = {**held, key: b64encode((part and part.data) or b"").decode("ascii")}
+            return {**block, "resource": held} if "resource" in block else held
+    return block
 
 
 def _tool(described: Mapping[str, Any]) -> Any:

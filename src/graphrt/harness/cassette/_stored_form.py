@@ -102,7 +102,8 @@ def _many(form: Any) -> Any:
 def _file(value: Any, info: ValidationInfo) -> Media:
     """Return the image, audio or document of which *value* is the outline. The context reads its bytes."""
     given: dict[str, Any] = dict(value) if is_mapping(value) else {}
-    cls = KINDS.get(given.pop("kind", None))
+    kind: Any = given.pop("kind", None)
+    cls = KINDS.get(kind)
     size, digest = given.pop("size", None), given.pop("sha256", None)
     if cls is None or given.keys() - {"url", "media_type", "name"} or ("url" in given) != (digest is None):
         raise ValueError("this is not an image, audio or document")

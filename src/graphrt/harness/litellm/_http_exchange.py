@@ -17,7 +17,8 @@ import asyncio
 import json
 import re
 import zlib
-from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from graphrt.harness.litellm._request_body import Correction
 from graphrt.harness.litellm._wire._body import Body, body_of
 from graphrt.harness.litellm._wire._seen import Seen
 from graphrt.harness.litellm._wire._values import is_object
+from graphrt.harness.messages import MediaPart
 
 _WHOLE_BYTES: Final = 16 * 2**20
 """Most bytes of a document."""
@@ -54,6 +56,8 @@ The decoders of other codings are outside the standard library and cannot all be
 refused: 16 KB become a million events, each of which costs a client a millisecond."""
 _SIGNED: Final = "AWS4-HMAC-SHA256"
 """Beginning of the header `authorization` of a request whose body is signed."""
+_SEARCHED_BYTES: Final = 3 * 64
+"""Bytes at the beginning of a file that are looked for in a request; a multiple of 3, as base64 takes them."""
 _HOST: Final = re.compile(r"[\w.:-]{1,253}")
 """A host as it may appear in an error."""
 
@@ -80,6 +84,14 @@ class RedirectedError(Exception):
         self.origin: Final = origin
 
 
+class FetchRefusedError(Exception):
+    """litellm was about to fetch a URL that a message names; only the provider may (decision 0241)."""
+
+
+class MediaLeftOutError(Exception):
+    """litellm wrote a request without an image, audio or document that its messages have."""
+
+
 @dataclass(slots=True)
 class Exchange:
     """One running call of graphrt, and what was seen of its answer below the client."""
@@ -92,6 +104,12 @@ class Exchange:
     """Headers to send in addition, such as those that carry the caller's trace."""
     correction: Correction | None = None
     """What is corrected in the bodies of requests; None for nothing."""
+    has_links: bool = False
+    """Whether the request has URLs of media, which must not be fetched from here."""
+    media: Sequence[MediaPart] = ()
+    """Images, audio and documents whose bytes the request must have: for some providers, litellm drops some kinds."""
+    left_out: MediaPart | None = None
+    """The first of them that a request did not have, so that it was not sent."""
     seen: Seen = field(default_factory=Seen)
     """What was read of the latest answer."""
     has_unknown_reason: bool = False
@@ -150,7 +168,17 @@ def _prepared(exchange: Exchange, request: Any) -> Any:
     """Return *request* with the headers of the call, and with its body corrected.
 
     The body of a request that is signed (Amazon's SigV4) stays as it is: the signature covers it.
+
+    Raises:
+        FetchRefusedError: It would fetch something. Models are asked by POST.
+        MediaLeftOutError: It lacks the bytes of a part.
     """
+    if exchange.has_links and request.method in ("GET", "HEAD"):
+        raise FetchRefusedError
+    for part in exchange.media if request.method == "POST" else ():
+        if b64encode((part.data or b"")[:_SEARCHED_BYTES]).rstrip(b"=") not in request.content:
+            exchange.left_out = part
+            raise MediaLeftOutError
     request.headers["accept-encoding"] = "identity"
     request.headers.update(exchange.headers)
     if exchange.correction is None or request.headers.get("authorization", "").startswith(_SIGNED):

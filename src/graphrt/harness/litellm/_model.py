@@ -18,12 +18,13 @@ from graphrt._ambient import surroundings
 from graphrt._arguments import check_amount, check_text
 from graphrt.errors import BadResponseError, HarnessError, MissingExtraError, names
 from graphrt.errors._codes.arguments import ARGUMENTS_EXCLUDE_EACH_OTHER, INVALID_ARGUMENT
-from graphrt.errors._codes.models import MODEL_TIMEOUT, NO_API_KEY
+from graphrt.errors._codes.models import MEDIA_LEFT_OUT, MODEL_TIMEOUT, NO_API_KEY
 from graphrt.events import Usage
 from graphrt.harness import real_requests
 from graphrt.harness._surrogates import whole
 from graphrt.harness.litellm import _client, _error_mapping, _model_info, _openai_format, _thinking
 from graphrt.harness.litellm._http_exchange import Exchange
+from graphrt.harness.litellm._media import asked_with, taken_out
 from graphrt.harness.litellm._model_info import ProviderModel
 from graphrt.harness.litellm._request_body import correction_of
 from graphrt.harness.protocol import FinishReason, ModelProfile, ModelResponse, StreamItem, ThinkingDelta, cost_of
@@ -209,7 +210,13 @@ class LiteLLMModel:
         watcher = surroundings().watcher
         headers: Mapping[str, str] = {} if watcher is None else watcher.headers()
         name = request.model or self._name
-        exchange = Exchange(headers=headers, correction=correction_of(request.messages, name))
+        media = [part for message in request.messages for part in message.media]
+        exchange = Exchange(
+            headers=headers,
+            correction=correction_of(request.messages, name),
+            has_links=any(part.url for part in media),
+            media=asked_with(request.messages),
+        )
         call = _Call(name, self._at_provider(request), self._given, timeout_s, secrets, exchange)
         _client.ours.set(call.exchange)
         return call
@@ -225,16 +232,19 @@ class LiteLLMModel:
         """Return the arguments of `litellm.acompletion`. Do not keep them in a variable: a traceback might show it."""
         defaults = self._defaults
         model = request.model or self._name
-        to = target.recipient(request)
+        has_media = any(message.media for message in request.messages)
+        profile = ModelProfile(name=model)  # facts that no other request needs
+        if request.output is not None or has_media:
+            profile = self._given if self._given is not None and model == self._name else target.profile()
+        profile.check_media(request)
+        to = target.recipient(request)._replace(takes=profile.media)
         body = {
             "max_tokens": defaults.max_tokens,
             "temperature": defaults.temperature,
             **_openai_format.wire_request(request, to=to),
         }
-        if request.output is not None:
-            profile = self._given if self._given is not None and model == self._name else target.profile()
-            if not profile.holds_to_output(request):
-                del body["response_format"]  # litellm would refuse the call, or change what it means
+        if request.output is not None and not profile.holds_to_output(request):
+            del body["response_format"]  # litellm would refuse the call, or change what it means
         if self._api_key is None and (missing := target.missing_key()):
             provider, unset = target.found.provider, " or ".join(missing)
             reason = f"there is no API key for {provider!r}, because {unset} is not set."
@@ -324,7 +334,8 @@ class _Call:
             BadResponseError: The reply is empty, although the model came to its end.
         """
         seen = self.exchange.seen
-        blocks, parts = tuple(seen.blocks), tuple(seen.parts)
+        blocks = tuple(seen.blocks)
+        media, parts = taken_out(seen.parts)
         if seen.api == "chat" and (blocks or parts):  # many providers speak it, and none says in it who it is
             provider = self.target.found.provider
             blocks = tuple(replace(block, provider=provider) for block in blocks)
@@ -337,6 +348,7 @@ class _Call:
             thinking=reply.thinking or "".join(seen.thoughts),
             thinking_blocks=(*reply.thinking_blocks, *blocks),
             provider_parts=parts,
+            media=media,
         )
         _openai_format.check_reply(complete, reasoned=seen.api is None or seen.reason is not None, clean=self.clean)
         if not (complete.thinking_blocks or complete.thinking):
@@ -378,7 +390,9 @@ class _Call:
 
     def failure(self, error: Exception, what: str) -> HarnessError:
         """Return the error for *error*, with what was seen of the answer; *what* was waited for if the time was over."""
-        if isinstance(error, TimeoutError):
+        if (left_out := self.exchange.left_out) is not None:
+            error = MEDIA_LEFT_OUT(part=left_out, model=self.model, provider=self.target.found.provider)
+        elif isinstance(error, TimeoutError):
             error = MODEL_TIMEOUT(what_for=what, timeout_s=self._timeout_s, model=self.model)
         elif not isinstance(error, HarnessError):
             sent, seen = self.exchange.status, self.exchange.seen

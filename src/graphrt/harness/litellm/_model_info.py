@@ -8,13 +8,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from math import inf
 from typing import Any, Final, NamedTuple
 
+from graphrt.harness.budget._media_tokens import tokens_of_media, without_media
 from graphrt.harness.litellm import _openai_format
 from graphrt.harness.litellm._client import LiteLLM
 from graphrt.harness.litellm._thinking import Recipient, recipient, written
+from graphrt.harness.media import KINDS, MediaKind
 from graphrt.harness.protocol import ModelProfile
 from graphrt.harness.request import ModelRequest
 
@@ -42,6 +45,12 @@ _PROBE_FORM: Final[Mapping[str, Any]] = {
 }
 _ENCRYPTING: Final = frozenset({"openai", "azure", "xai"})
 """Providers whose Responses give the reasoning in encrypted form, if a request asks for it."""
+_ABILITIES: Final[Mapping[MediaKind, tuple[str, str]]] = {
+    "image": ("supports_vision", "image"),
+    "audio": ("supports_audio_input", "audio"),
+    "document": ("supports_pdf_input", "pdf"),
+}
+"""Where the tables say what a model takes beside text: a flag, or an item of `supported_modalities`."""
 _MARGIN_TOKENS: Final = 64
 """Most tokens that a chat template adds to a conversation, and to each of its messages."""
 
@@ -100,11 +109,22 @@ class ProviderModel:
         """
         found, options = self.found, self._options
         to = recipient(found.name, found.provider, responses=self._by_responses(request))
+        to = to._replace(named=found.provider)
         if to.api != "responses":
             return to
         reasons = self._litellm.supports_reasoning(found.plain, found.provider)  # others refuse the question
         encrypts = reasons and found.provider in _ENCRYPTING and "include" not in options
         return to._replace(encrypts=encrypts, stores=options.get("store") is not False)
+
+    def _takes(self) -> frozenset[MediaKind]:
+        """Return what the model takes beside text, by the tables; all of it if they do not have the model."""
+        known = self._entry()
+        if not known:
+            return frozenset(KINDS)
+        modalities: Any = known.get("supported_modalities") or ()
+        return frozenset[MediaKind](
+            kind for kind, (flag, modality) in _ABILITIES.items() if known.get(flag) is True or modality in modalities
+        )
 
     def _by_responses(self, request: ModelRequest) -> bool:
         try:
@@ -144,6 +164,7 @@ class ProviderModel:
             known = self._entry()
             schema = "response_format" in fields and (not known or litellm.supports_response_schema(name, provider))
             tools = "tools" in fields and known.get("supports_function_calling", True) is not False
+            takes = self._takes()
             beside, closes = self._made_of_schemas() if schema else (True, False)
         except Exception:  # noqa: BLE001 - the call itself will report what is wrong with the name
             return ModelProfile(name=self._model)
@@ -153,6 +174,9 @@ class ProviderModel:
             max_input_tokens=_limit(known, "max_input_tokens"),
             max_output_tokens=_limit(known, "max_output_tokens"),
             tools=tools,
+            images="image" in takes,
+            audio="audio" in takes,
+            documents="document" in takes,
             output_schema=schema,
             output_schema_with_tools=beside,
             open_output_schema=not closes,
@@ -219,7 +243,12 @@ class ProviderModel:
 
 
 def count_tokens(litellm: LiteLLM, model: str, request: ModelRequest) -> int:
-    """Return the tokens of *request* by litellm's tokenizer for *model*; if that fails, an upper bound."""
+    """Return the tokens of *request* by litellm's tokenizer for *model*; if that fails, an upper bound.
+
+    Media are estimated: litellm would fetch an image to count it.
+    """
+    media = tokens_of_media(request.messages)
+    request = replace(request, messages=tuple(map(without_media, request.messages)))
     try:
         body = _openai_format.wire_request(request)
         messages, tools = body["messages"], body.get("tools")
@@ -233,8 +262,8 @@ def count_tokens(litellm: LiteLLM, model: str, request: ModelRequest) -> int:
         if request.output is not None:
             count += litellm.token_counter(model=model, text=json.dumps(body["response_format"]))
     except Exception:  # noqa: BLE001 - a counter that fails must not break the budget
-        return most_tokens(request)
-    return count if count > 0 else most_tokens(request)
+        return most_tokens(request) + media
+    return (count if count > 0 else most_tokens(request)) + media
 
 
 def most_tokens(request: ModelRequest) -> int:

@@ -19,13 +19,18 @@ from graphrt.errors import RefusalError
 from graphrt.errors._codes.models import BAD_RESPONSE, REFUSAL, TRANSIENT_MODEL
 from graphrt.events import Usage
 from graphrt.harness._surrogates import Whole, whole
+from graphrt.harness.litellm._media import in_results, wire_part, wire_parts
 from graphrt.harness.litellm._think_tags import ThinkTags
 from graphrt.harness.litellm._thinking import BlockBuilder, Recipient, wire_assistant
 from graphrt.harness.litellm._wire._values import mappings
+from graphrt.harness.media import Audio, Document, Image
 from graphrt.harness.messages import (
     AssistantMessage,
+    MediaPart,
     Message,
+    ProviderPart,
     SystemMessage,
+    TextPart,
     ToolCall,
     ToolMessage,
     ToolSpec,
@@ -92,11 +97,21 @@ def _wire_output(output: OutputSpec) -> dict[str, Any]:
 def wire_messages(messages: Iterable[Message], *, to: Recipient = _ANYONE) -> list[dict[str, Any]]:
     """Return the `messages` of a request body, written for *to*.
 
+    Media that an API takes from a user alone, those of results of tools and of the model itself, follow in a message of
+    the user.
+
     An assistant message without text and calls, which some models give as an answer, has no form that every API takes.
     Chat completions take an empty text. Other APIs refuse that and take two user messages in a row, so it is left out.
     """
     ids = _ids_for(messages, to)
-    return [wire for message in messages for wire in _wire_message(message, ids, to)]
+    written: list[dict[str, Any]] = []
+    owed: list[dict[str, Any]] = []
+    for message in messages:
+        if owed and not isinstance(message, ToolMessage):  # results stand together, after the calls
+            written.append({"role": "user", "content": owed})
+            owed = []
+        written += _wire_message(message, ids, to, owed)
+    return [*written, {"role": "user", "content": owed}] if owed else written
 
 
 def _ids_for(messages: Iterable[Message], to: Recipient) -> Mapping[str, str]:
@@ -118,20 +133,59 @@ def _id_for(id_: str, to: Recipient) -> str:
     return sha256(id_.encode(errors="surrogatepass")).hexdigest()[: to.ids.chars]
 
 
-def _wire_message(message: Message, ids: Mapping[str, str], to: Recipient) -> list[dict[str, Any]]:
+def _wire_message(
+    message: Message, ids: Mapping[str, str], to: Recipient, owed: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return a message as it is written for *to*; parts that have to follow in one of the user join *owed*."""
     match message:
-        case SystemMessage() | UserMessage():
+        case SystemMessage():
             return [{"role": message.role, "content": message.text}]
+        case UserMessage():
+            content = wire_parts(message.parts, to) if message.media else message.text
+            return [{"role": message.role, "content": content}]
         case ToolMessage():
             id_ = ids.get(message.tool_call_id, message.tool_call_id)
-            return [{"role": "tool", "tool_call_id": id_, "content": message.text}]
+            return [{"role": "tool", "tool_call_id": id_, "content": _wire_result(message, id_, to, owed)}]
         case AssistantMessage():
             body: dict[str, Any] = {"role": "assistant", "content": message.text or None}
+            if message.media:
+                _add_made(body, message.media, to, owed)
             if message.tool_calls:
                 body["tool_calls"] = [_wire_call(call, ids.get(call.id, call.id)) for call in message.tool_calls]
-            elif not message.text:  # its thinking alone is refused, too
+            elif not message.text and "images" not in body:  # its thinking alone is refused, too
                 return [{"role": "assistant", "content": ""}] if to.api == "chat" else []
             return wire_assistant(body, message.thinking, to)
+
+
+def _wire_result(message: ToolMessage, id_: str, to: Recipient, owed: list[dict[str, Any]]) -> Any:
+    """Return the content of a tool's result. Where it can be text alone, it says that its media follow."""
+    if not message.media:
+        return message.text
+    if in_results(to):
+        return wire_parts(message.parts, to)
+    said: list[str] = []
+    for part in message.parts:
+        match part:
+            case TextPart():
+                said.append(part.text)
+            case Image() | Audio() | Document():
+                label = f"{part.kind} {1 + sum(one['type'] != 'text' for one in owed)}"
+                said.append(f"[{label} follows in the next message]")
+                owed += ({"type": "text", "text": f"[{label}, from the result of call {id_}]"}, wire_part(part, to))
+            case ProviderPart():
+                pass  # only replies have them
+    return "\n".join(said)
+
+
+def _add_made(body: dict[str, Any], media: Sequence[MediaPart], to: Recipient, owed: list[dict[str, Any]]) -> None:
+    """Add what the model made to its message *body*, or to *owed* where an API does not take it from the model."""
+    for part in media:
+        if to.api == "gemini" and isinstance(part, Image) and part.data is not None:
+            body.setdefault("images", []).append(wire_part(part, to))
+        elif part.kind in to.takes and part.data is not None:
+            owed += ({"type": "text", "text": f"[the {part.kind} that you made]"}, wire_part(part, to))
+        else:
+            owed.append({"type": "text", "text": f"[you made {part!r}, which cannot be shown here]"})
 
 
 def _wire_call(call: ToolCall, id_: str) -> dict[str, Any]:
@@ -365,7 +419,7 @@ def check_reply(reply: AgentReply, *, reasoned: bool = True, clean: Callable[[st
         RefusalError: The provider's filter held everything back.
         BadResponseError: The reply is empty, although the model came to its end.
     """
-    if reply.text or reply.tool_calls:
+    if reply.text or reply.tool_calls or reply.media:
         return
     if reply.finish_reason == "content_filter":
         raise _refusal("", reply.model, clean)

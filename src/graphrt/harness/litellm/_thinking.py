@@ -20,6 +20,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from graphrt.harness._surrogates import json_copy
 from graphrt.harness.litellm._wire._values import mappings
 from graphrt.harness.litellm._wire._values import text as text_of
+from graphrt.harness.media import MediaKind
 from graphrt.harness.messages import AssistantMessage, Message, ThinkingBlock, ToolMessage, UserMessage
 
 Api: TypeAlias = Literal["chat", "messages", "responses", "gemini"]
@@ -81,6 +82,10 @@ class Recipient(NamedTuple):
     """Whether the provider keeps items of Responses, so that one may be sent by its id alone."""
     ids: IdForm | None = None
     """The ids of calls that it takes; None for any."""
+    named: str = ""
+    """The provider as litellm names it."""
+    takes: frozenset[MediaKind] = frozenset({"image", "audio", "document"})
+    """What it is shown of what a model made before."""
 
 
 def recipient(name: str, provider: str, *, responses: bool = False) -> Recipient:

@@ -5,7 +5,7 @@ Only protocols and values live here. `function`, `from_model` and `mcp` make too
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeAlias, cast
 
@@ -13,7 +13,7 @@ import typing_extensions as te
 
 from graphrt.commands import EndType
 from graphrt.harness._frozen_generics import refuse_assignment
-from graphrt.harness.messages import ToolCall, ToolSpec
+from graphrt.harness.messages import Content, ToolCall, ToolSpec
 
 __all__ = ["EffectClass", "Tool", "ToolContext", "ToolPolicy", "ToolResult"]
 
@@ -97,8 +97,10 @@ ToolContext.__setattr__ = refuse_assignment  # type: ignore[method-assign]  # se
 class ToolResult:
     """Result of a tool with separate contents for the model and for the program."""
 
-    text: str
-    """Text that the model reads."""
+    text: str = ""
+    """Text that the model reads; with `content`, its texts, as in a `ToolMessage`."""
+    content: Sequence[Content] = ()
+    """What the model is given in order, if the result has images, audio or documents; else empty."""
     value: Any = None
     """Value for the program, in stream items and events. The model never sees it."""
     error: bool = False
@@ -137,7 +139,7 @@ class Tool(Protocol):
             context: The call that this is.
 
         Returns:
-            A string, a ToolResult, or any value that can be serialized as JSON for the model; or a `Command`, whose
-            `result` is such a value.
+            A string, an Image, Audio or Document, a list of texts and these, a ToolResult, or any value that can be
+            serialized as JSON for the model; or a `Command`, whose `result` is such a value.
         """
         ...

@@ -7,6 +7,7 @@ checked where the agent runs. No tool is called here.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
@@ -14,6 +15,8 @@ from graphrt.commands import Command, Interrupt, Send
 from graphrt.errors import ToolError
 from graphrt.errors._codes.tools import RESULT_WITH_SURROGATE, TOOL_RESULT_NOT_JSON
 from graphrt.errors._error_code import ErrorCode
+from graphrt.harness.media import Media
+from graphrt.harness.messages import ToolMessage, is_content
 from graphrt.harness.tools.protocol import ToolPolicy, ToolResult
 
 __all__ = ["to_result"]
@@ -70,8 +73,8 @@ def to_result(value: Any, *, tool: str) -> ToolResult:
     """Return what a tool returned as a ToolResult: a text for the model, and the value for the program.
 
     Args:
-        value: A string, a ToolResult, or a value that can be serialized as JSON: pydantic models, dataclasses, dates,
-            enums and collections of them.
+        value: A string; an Image, Audio or Document, or a list of texts and these; a ToolResult; or a value that can be
+            serialized as JSON: pydantic models, dataclasses, dates, enums and collections of them.
         tool: Name of the tool, for the error.
 
     Raises:
@@ -79,9 +82,15 @@ def to_result(value: Any, *, tool: str) -> ToolResult:
         ToolError: Something in *value* has no JSON form; the text names its path (`tool-result`).
     """
     _check_no_command(value, tool)
+    if is_content(value) and not isinstance(value, str):
+        value = ToolResult(content=(value,), value=value)
+    elif _has_media(value):
+        value = ToolResult(content=value, value=value)
     if isinstance(value, ToolResult):
-        _check_text(value.text, tool)
-        return value
+        said = ToolMessage(tool_call_id="", text=value.text, content=value.content)  # its texts and parts, checked
+        _check_text(said.text, tool)
+        unchanged = said.text == value.text and said.content == value.content
+        return value if unchanged else dataclasses.replace(value, text=said.text, content=said.content)
     if isinstance(value, str):
         _check_text(value, tool)
         return ToolResult(text=value, value=value)
@@ -91,6 +100,13 @@ def to_result(value: Any, *, tool: str) -> ToolResult:
         path, culprit = _culprit(value, "result", 0)
         raise TOOL_RESULT_NOT_JSON(tool=tool, path=path, culprit=culprit, known=_reason(culprit, error)) from None
     return ToolResult(text=text, value=value)
+
+
+def _has_media(value: Any) -> bool:
+    """Return whether *value* is a list or tuple of texts and media, with one of these at least."""
+    if type(value) not in (list, tuple) or not all(map(is_content, value)):
+        return False
+    return any(isinstance(item, Media) for item in value)
 
 
 def _check_no_command(value: Any, tool: str) -> None:

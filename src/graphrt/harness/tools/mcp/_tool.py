@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from graphrt.harness.messages import ToolSpec
+from graphrt.errors import InputError
+from graphrt.harness.media import made_of
+from graphrt.harness.messages import MediaPart, ToolSpec
 from graphrt.harness.tools._argument_errors import clip, misfit, path, unknown
 from graphrt.harness.tools.protocol import EffectClass, ToolContext, ToolPolicy, ToolResult
 from graphrt.harness.tools.results import to_result
@@ -81,16 +84,17 @@ class McpTool:
         """Call the tool on the server.
 
         Returns:
-            The server's text, and its structured content as `value`. `error` is the server's error flag.
+            The server's texts, images, audio and files, in order, and its structured content as `value`. `error` is the
+            server's error flag.
 
         Raises:
             ToolError: The call failed; see `McpServer.call_tool`.
         """
         result = await self._server.call_tool(self.remote_name, arguments, idempotency_key=context.idempotency_key)
         structured = result.structured_content
-        texts = [_text(block) for block in result.content]
-        if texts or structured is None:
-            made = ToolResult(text="\n".join(texts), value=structured, error=bool(result.is_error))
+        content = [_content(block) for block in result.content]
+        if content or structured is None:
+            made = ToolResult(content=content, value=structured, error=bool(result.is_error))
         else:
             made = replace(to_result(structured, tool=self.spec.name), error=bool(result.is_error))
         return to_result(made, tool=self.spec.name)
@@ -132,20 +136,36 @@ def _effect(annotations: Any) -> EffectClass:
     return "once"
 
 
-def _text(block: Any) -> str:
-    """Return a content block as text. For other kinds than text it names the kind, with the size or the URI."""
+def _content(block: Any) -> str | MediaPart:
+    """Return a content block as a text, or as the image, audio or document that it has.
+
+    Nothing is fetched: of a link, the text has the URI. What is not such a file is named with its size.
+    """
     match block.type:
         case "text":
             return str(block.text)
         case "image" | "audio":
-            return f"[{block.type}: {block.mime_type}, {len(block.data) * 3 // 4} bytes]"
+            size = len(block.data) * 3 // 4
+            return _file(block.data, block.mime_type, None) or f"[{block.type}: {block.mime_type}, {size} bytes]"
         case "resource_link":
             return f"[resource: {block.uri}]"
         case "resource":
-            text = getattr(block.resource, "text", None)
-            return str(text) if text is not None else f"[resource: {block.resource.uri}]"
+            held = block.resource
+            if (text := getattr(held, "text", None)) is not None:
+                return str(text)
+            data, uri = getattr(held, "blob", None), str(held.uri)
+            name = uri.partition("?")[0].rpartition("/")[2] or None
+            return _file(data, getattr(held, "mime_type", None), name) or f"[resource: {uri}]"
         case kind:
             return f"[{kind}]"
+
+
+def _file(data: Any, media_type: Any, name: str | None) -> MediaPart | None:
+    """Return the file with the base64 *data*; None if it cannot be one."""
+    try:
+        return made_of(b64decode(data, validate=True), media_type or None, name)
+    except (TypeError, ValueError, InputError):  # ValueError: not base64
+        return None
 
 
 def _findings(errors: Iterable[Any], known: tuple[str, ...]) -> Iterable[str]:
