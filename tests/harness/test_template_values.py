@@ -95,7 +95,7 @@ SHOWN: list[tuple[Any, str]] = [
     (Note(text="x", at=date(2026, 1, 2)), '{"text": "x", "at": "2026-01-02"}'),
     ([Note(text="x")], '[{"text": "x", "at": null}]'),
     (Pair(1, Pair("a", [2])), '{"left": 1, "right": {"left": "a", "right": [2]}}'),
-    (UserMessage(text="hi"), '{"text": "hi", "id": null, "role": "user"}'),
+    (UserMessage(text="hi"), '{"text": "hi", "content": [], "id": null, "role": "user"}'),
 ]
 
 

@@ -107,11 +107,11 @@ def way_of(harness: Any) -> Way:
 def test_call_of_a_mock_crosses_few_files_and_enters_few_rooms() -> None:
     way = way_of(MockHarness(["yes", "yes"]))
 
-    assert len(set(way.files)) <= 22, sorted(set(way.files))
+    assert len(set(way.files)) <= 23, sorted(set(way.files))
     assert way.depth <= 12
     assert not way.again  # nothing that it calls comes back to a room that called it
     # Rooms alternate where a call is bound, recorded and answered; nothing goes back and forth for each option.
-    assert len(way.rooms) <= 22, way.rooms
+    assert len(way.rooms) <= 24, way.rooms
 
 
 def test_call_through_an_agent_crosses_few_files_and_enters_few_rooms() -> None:
@@ -120,6 +120,6 @@ def test_call_through_an_agent_crosses_few_files_and_enters_few_rooms() -> None:
 
     way = way_of(Agent(FunctionModel(yes)))  # a sync function would be called in a worker thread
 
-    assert len(set(way.files)) <= 28, sorted(set(way.files))
-    assert way.depth <= 16
+    assert len(set(way.files)) <= 29, sorted(set(way.files))
+    assert way.depth <= 18
     assert len(way.rooms) <= 20, way.rooms

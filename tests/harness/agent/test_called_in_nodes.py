@@ -90,7 +90,7 @@ def test_what_cannot_be_asked_is_not_bound(odd: Any) -> None:
 def test_prompts_and_models_of_other_kinds_are_refused_with_what_helps() -> None:
     agent = Agent(ScriptedModel(["x"]), retry=None)
     odd: Any
-    for odd, told in ((3, "a text, or a list of messages"), (Template("{x}"), "Render a Template")):
+    for odd, told in ((3, "a list of texts and media, or a list of messages"), (Template("{x}"), "Render a Template")):
         with pytest.raises(InputError, match=told):
             asyncio.run(agent.run(odd))
     with pytest.raises(InputError, match="system cannot be"):

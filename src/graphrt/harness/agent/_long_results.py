@@ -7,6 +7,7 @@ a restart it comes from the recorded calls again, in the same order, so results 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, final
 
 from graphrt.errors._codes.tools import TOOL_ARGUMENTS
@@ -35,42 +36,37 @@ _SPEC: Final = ToolSpec(
 
 
 @final
+@dataclass(slots=True)
 class LongResults:
-    """The long results of one run of an agent, and the tool that reads them.
+    """The long results of one run of an agent, and the tool that reads them."""
 
-    Args:
-        limit: Most characters of a result that the model is sent, unless its tool has a limit of its own; None for no
-            limit.
-        taken: Names of the tools of the run. If one is named like the tool here, results are cut and the rest cannot be
-            read.
-    """
-
-    def __init__(self, limit: int | None, taken: tuple[str, ...]) -> None:
-        self._limit = limit
-        self._readable = _SPEC.name not in taken
-        self._kept: list[tuple[str, int]] = []
-        """Whole texts, each with the most characters that are sent at once."""
+    limit: int | None
+    """Most characters of a result that the model is sent, unless its tool has a limit of its own; None for no limit."""
+    taken: tuple[str, ...]
+    """Names of the tools of the run. If one is named like the tool here, results are cut and the rest cannot be read."""
+    kept: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    """Whole texts, each with the most characters that are sent at once."""
 
     @property
     def tools(self) -> tuple[Tool, ...]:
         """The tool, once there is something to read: 0..1 tools."""
-        return (_ReadResult(self._kept),) if self._kept else ()
+        return (_ReadResult(self.kept),) if self.kept else ()
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         """What the model is told of the tool: 0..1 specs."""
-        return (_SPEC,) if self._kept else ()
+        return (_SPEC,) if self.kept else ()
 
     def shown(self, text: str, tool: Tool) -> str:
         """Return the result *text* of *tool* as the model is sent it."""
         own = tool.policy.max_result_chars
-        limit = self._limit if own is None else own
+        limit = self.limit if own is None else own
         if limit is None or len(text) <= limit or isinstance(tool, _ReadResult):  # that one returns pages
             return text
         more = ""
-        if self._readable:
-            self._kept.append((text, limit))
-            more = f"; to read on, call {_SPEC.name}(result={len(self._kept)}, start={limit})"
+        if _SPEC.name not in self.taken:
+            self.kept.append((text, limit))
+            more = f"; to read on, call {_SPEC.name}(result={len(self.kept)}, start={limit})"
         return f"{text[:limit]}\n[cut: {len(text) - limit} of {len(text)} characters are not shown{more}]"
 
 

@@ -60,8 +60,8 @@ class Loop:
     """What the agent takes from outside between its calls; None if it takes nothing."""
     repeats: Repeats
     """What the model repeats in vain."""
-    checks: Checks
-    """Checks of inputs and answers."""
+    checks: Checks | None
+    """Checks of inputs and answers; None if there are none."""
     compactor: Compactor | None
     """Shortens what is sent of the conversation; None if it is sent whole."""
     earlier: Sequence[Message] | None = None
@@ -100,7 +100,8 @@ class Loop:
             HarnessError: A call failed.
         """
         self._begin()
-        await self.checks.check_input(self.request.text, self.said)
+        if self.checks is not None:
+            await self.checks.check_input(self.request.text, self.said)
         await self._take_signals()
         while True:
             if self._models >= self.limits.model_calls:
@@ -121,7 +122,9 @@ class Loop:
     async def _asked(self) -> ModelResponse:
         """Return the model's response to the conversation so far, which is part of the conversation then."""
         self._models += 1
-        tools = (*self.request.tools, *self.tooling.long_results.specs)
+        tools = self.request.tools
+        if self.tooling.long_results.kept:
+            tools = (*tools, *self.tooling.long_results.specs)
         response = self._unique(
             await self._shortened(replace(self.request, messages=tuple(self._messages), tools=tools))
         )
@@ -187,7 +190,10 @@ class Loop:
                 text = f"Your answer does not have the form that was asked for: {problem}. Answer again."
                 self._say(UserMessage(text=text))
                 return None
-        why = await self.checks.refusal(response.text if self.form is None else output, response.text, self.said)
+        why: str | None = None
+        if self.checks is not None:
+            value = response.text if self.form is None else output
+            why = await self.checks.refusal(value, response.text, self.said)
         if why is not None:
             self._refused = self._messages[-1]
             again = self.repeats.of_answer(response.text)
@@ -204,7 +210,8 @@ class Loop:
         taken = [] if self.signals is None else await self.signals.taken()
         for message in taken:
             self._say(message)
-            await self.checks.check_input(message.text, self.said)
+            if self.checks is not None:
+                await self.checks.check_input(message.text, self.said)
         return bool(taken)
 
     def _begin(self) -> None:

@@ -7,7 +7,7 @@ its mistake would go on until the limit of model calls, and each of these calls 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final, final
 
 from graphrt.harness.agent._digest import of_arguments
@@ -23,19 +23,16 @@ _ANSWER: Final = "You gave this answer before, and it was refused. Do not repeat
 
 
 @final
+@dataclass(slots=True)
 class Repeats:
-    """The failures of one run of an agent.
+    """The failures of one run of an agent."""
 
-    Args:
-        limit: How often the same failure may be repeated; None for no limit.
-    """
-
-    def __init__(self, limit: int | None) -> None:
-        self._limit = limit
-        self._failed: dict[str, int] = {}
-        """How often each call or answer failed."""
-        self.beyond: str | None = None
-        """What was repeated once too often, in words; None as long as nothing was."""
+    limit: int | None
+    """How often the same failure may be repeated; None for no limit."""
+    beyond: str | None = None
+    """What was repeated once too often, in words; None as long as nothing was."""
+    _failed: dict[str, int] = field(default_factory=dict[str, int])
+    """How often each call or answer failed."""
 
     def of_calls(self, calls: Sequence[ToolCall], results: Sequence[ToolMessage]) -> list[ToolMessage]:
         """Return the *results* of the calls of one reply, with a note for the model at those of repeated failures.
@@ -61,6 +58,6 @@ class Repeats:
 
     def _note(self, key: str, note: str, subject: str) -> str:
         times = self._failed[key] = self._failed.get(key, 0) + 1
-        if self._limit is not None and times > self._limit + 1:
+        if self.limit is not None and times > self.limit + 1:
             self.beyond = subject
         return note if times > 1 else ""

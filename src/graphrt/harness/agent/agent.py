@@ -492,6 +492,7 @@ class Agent(Generic[OutputT_co]):
         with inside(agent=place):
             if self._layers:
                 request = replace(request, messages=await begun(self._layers, request.messages))
+        has_checks = bool(self._input_checks or self._checks)
         loop = Loop(
             ask,
             tooling,
@@ -504,7 +505,7 @@ class Agent(Generic[OutputT_co]):
             name=self.name,
             signals=None if self._signal is None else Signals(host, self._signal, place.path, self.name, caller),
             repeats=Repeats(self.limits.repeats),
-            checks=Checks(self._input_checks, self._checks, place, self.name),
+            checks=Checks(self._input_checks, self._checks, place, self.name) if has_checks else None,
             compactor=self._compactor(place, models[0], request),
         )
         if before is not None:
