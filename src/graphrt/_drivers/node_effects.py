@@ -181,9 +181,10 @@ def perform(
         result, wrote = services.recorded.effect(task, key), services.recorded.wrote(task, key)
         again(task, context._execution, wrote)
     elif services.memory is None:
-        result = fn(*args)
+        with inside(recording=context):  # as in `perform_async`
+            result = fn(*args)
     else:
-        with collecting() as collected:
+        with inside(recording=context), collecting() as collected:
             result = fn(*args)
         wrote = tuple(collected)
     context._check_kept()

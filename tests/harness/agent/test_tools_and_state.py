@@ -504,12 +504,16 @@ def test_agent_inside_an_effect_or_another_harness_refuses_the_tool():
     async def by_harness(state: Shop, ctx: Context) -> None:
         await ctx.harness.run("go")
 
-    for body in (by_effect, by_harness):
+    def by_sync_effect(state: Shop, ctx: Context) -> None:
+        ctx.effect("ask", lambda: ctx.bind(agent).run_sync("go").text)
+
+    for body in (by_effect, by_harness, by_sync_effect):
         g = GraphBuilder(Shop, name="shop")
         g.add_node("ask", body)
         g.set_entry("ask")
-        with pytest.raises(NodeError) as caught:
-            g.compile().run({}, harness=Wrapped())
+        runtime = Runtime(g.compile(), store=MemoryStore(), harness=Wrapped())
+        with runtime, pytest.raises(NodeError) as caught:
+            runtime.run({})
         assert "recorded without that" in str(caught.value.__cause__)
 
 
