@@ -8,13 +8,14 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel
 
-from graphrt import END, START, Command, GraphBuilder
+from graphrt import END, PARENT, START, Command, GraphBuilder
 from graphrt.errors import AgentLimitError, BudgetExceededError, DefinitionError, InputError, NodeError
 from graphrt.harness import (
     Agent,
     AgentLimits,
     Budget,
     Cassette,
+    FunctionModel,
     HandedOver,
     Handoff,
     ScriptedModel,
@@ -24,6 +25,7 @@ from graphrt.harness import (
 )
 from graphrt.reducers import append
 from graphrt.stores import MemoryStore
+from graphrt.testing import explore_crashes
 
 from .fakes import USED, Model, call, counting, heard, run, says, watch
 from .graphs import every_way
@@ -379,3 +381,39 @@ def test_error_of_the_next_agent_has_the_whole_conversation():
         ).compile(allow=("unreachable-node",)).run({})
 
     assert [said.role for said in caught.value.messages] == ["user", "assistant", "tool"]
+
+
+@pytest.mark.slow  # two seconds, for a crash before and after each of some twenty writes
+def test_crash_anywhere_changes_nothing_of_what_agents_write_and_where_they_lead():
+    """Tools that write, a handoff, a goto of a tool and a hand-over to the graph above: killed before and after each write."""
+
+    def first(request: Any) -> Any:
+        return says(call("note", "1", text="a"), call("note", "2", text="b"), call("transfer_to_billing", "3"))
+
+    def second(request: Any) -> Any:
+        if any(said.text == "Done." and said.tool_call_id == "4" for said in request.messages if said.role == "tool"):
+            return says(call("note", "5", text="d"), call("pay", "6"))
+        return call("note", "4", text="c")
+
+    billing = Agent(FunctionModel(second), name="billing", tools=[note, pay])
+    inner = GraphBuilder(Desk, name="inner", hands_over_to=["legal"])
+    inner.add_node(
+        "ask",
+        Agent(FunctionModel(first), name="triage", tools=[note], handoffs=[billing]),
+        input="question",
+        output="answer",
+    )
+    inner.add_node("pay", lambda state: Command(update={"notes": ["pay"]}, goto="legal", graph=PARENT))
+    inner.add_sequence([START, "ask", END])
+    g = GraphBuilder(Desk, name="outer")
+    g.add_node("inner", inner.compile())
+    g.add_node("legal", lambda state: {"notes": ["legal"]})
+    g.add_node("end", lambda state: {"notes": ["end"]})
+    g.add_sequence([START, "inner", "end"])
+    g.add_edge("legal", END)
+    graph = g.compile()
+
+    assert graph.run({}).state.notes == ["a", "b", "c", "d", "pay", "legal"]
+    report = explore_crashes(graph, {})
+    report.check()
+    assert report.tried > 20
