@@ -16,6 +16,8 @@ from typing import Any, Final, cast
 from graphrt._arguments import is_mapping
 from graphrt.errors import GraphrtError
 
+OUTLINES: Final = {"graphrt": "outlines"}
+"""Context of pydantic's serialization with which images, audio and documents are written without their bytes."""
 MOST: Final = 200
 """Characters of a value that are shown, unless the caller says otherwise."""
 _DEEP: Final = 6

@@ -9,23 +9,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from graphrt.errors import InputError
 from graphrt.harness import (
+    Agent,
     AgentReply,
     AssistantMessage,
     Audio,
     Document,
     Image,
     Message,
+    ModelProfile,
+    ScriptedModel,
     TextPart,
+    ToolCall,
     ToolMessage,
     UserMessage,
+    tool,
 )
 from graphrt.harness.agent._digest import of_request
 from graphrt.harness.media import MAX_MEDIA, OUTLINES
 from graphrt.harness.request import ModelRequest
+from graphrt.wires.plain_data import plain
 
 from .pictures import JPEG, LINK, PAPER, PDF, PICTURE, PNG, SOUND, WAV
 
@@ -254,3 +260,41 @@ def test_media_of_a_reply_are_parts_of_its_message() -> None:
 
     assert reply.message == AssistantMessage(text="Here.", media=(PICTURE,))
     assert reply.parts == (TextPart(text="Here."), PICTURE)
+
+
+def test_data_for_logs_and_golden_files_has_outlines_of_media() -> None:
+    class State(BaseModel):
+        said: list[Message]
+
+    state = State(said=[UserMessage(content=[PICTURE])])
+
+    assert plain(state)["said"][0]["content"] == [PICTURE.outline()]
+    assert b64encode(PNG).decode() in state.model_dump_json()
+
+
+def test_double_takes_media_and_answers_with_them() -> None:
+    model = ScriptedModel([AgentReply(text="Here.", media=(PICTURE,))])
+
+    reply = Agent(model).run_sync(["Draw this.", SOUND])
+
+    assert reply.media == (PICTURE,)
+    assert reply.messages[-1] == AssistantMessage(text="Here.", media=(PICTURE,))
+    assert model.calls[0].messages[0].media == (SOUND,)
+
+
+def test_fallback_is_asked_what_the_first_model_does_not_take() -> None:
+    blind = ScriptedModel([], profile=ModelProfile(name="blind", images=False))
+
+    assert Agent(blind, fallbacks=[ScriptedModel(["A cat."])]).run_sync([PICTURE]).text == "A cat."
+
+
+def test_tool_returns_texts_and_media() -> None:
+    @tool
+    def scan() -> list[str | Image | Document]:
+        """Scan."""
+        return ["Page 1:", PICTURE, PAPER]
+
+    model = ScriptedModel([ToolCall(id="1", name="scan", arguments={}), "Seen."])
+    reply = Agent(model, tools=[scan]).run_sync("Scan.")
+
+    assert reply.messages[2] == ToolMessage(tool_call_id="1", content=["Page 1:", PICTURE, PAPER])

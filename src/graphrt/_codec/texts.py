@@ -54,6 +54,10 @@ _ITEMS: Final = frozenset({"tuple", "set", "frozenset", "deque"})
 """Tags of containers that are stored as a list of items."""
 _PAIRS: Final = frozenset({"dict", "ordereddict"})
 """Tags of mappings that are stored as a flat list: key, value, key, value, ..."""
+_MEDIA: Final = frozenset({"graphrt:Image", "graphrt:Audio", "graphrt:Document"})
+"""Tags of files. In the bytes of a picture, a pattern would find what is not there, and damage it."""
+_TEXT_TYPES: Final = ("text/", "application/json", "application/xml")
+"""Media types of documents whose bytes are text."""
 _BYTES: Final = frozenset({"bytes", "bytearray"})
 """Tags of what is stored as base64. Their bytes are looked at as a text of as many characters (Latin-1)."""
 
@@ -130,11 +134,26 @@ class TextWalk:
             self._pairs(held, names)
         elif tag in _BYTES:
             node["v"] = self._bytes(held, names)
+        elif tag in _MEDIA:
+            self._file(tag, held, names)
         elif tag == "send":
             held[1] = self.node(held[1], names)  # the argument; the other item is the name of a node
         else:
             self._instance(node, self._entry_of(tag), names)
         return node
+
+    def _file(self, tag: str, held: dict[str, Any], names: Names) -> None:
+        """Replace the texts in an image, audio or a document: its name, its URL, and its bytes if they are a text."""
+        for key in ("name", "url"):
+            if key in held:
+                held[key] = self._text(held[key], names)
+        if "data" not in held:
+            return
+        if not held.get("type", "").startswith(_TEXT_TYPES):
+            self._rules.other(tag.rpartition(":")[2], names)
+            return
+        held["data"]["v"] = self._bytes(held["data"]["v"], names)
+        held["size"] = len(binascii.a2b_base64(held["data"]["v"]))
 
     def _pairs(self, flat: list[Any], names: Names) -> None:
         """Replace the keys and values in *flat*: key, value, key, value, ..."""

@@ -197,6 +197,8 @@ class Entry:
         """Return the entry as JSON-ready data. A value that JSON lacks is replaced by its `repr`."""
         from pydantic_core import to_jsonable_python
 
+        from graphrt._display import OUTLINES
+
         event = self.event
         body = {f.name: getattr(event, f.name) for f in fields(event)}
         if isinstance(event, TaskSucceeded):
@@ -212,5 +214,5 @@ class Entry:
             "event": event_kind(event),
             **body,
         }
-        plain: dict[str, Any] = to_jsonable_python(data, fallback=repr)
+        plain: dict[str, Any] = to_jsonable_python(data, fallback=repr, context=OUTLINES)
         return plain

@@ -17,6 +17,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 import typing_extensions as te
 
+from graphrt._display import OUTLINES
 from graphrt.errors import InputError, a_type
 from graphrt.errors._codes.requests import BAD_MEDIA
 from graphrt.harness._surrogates import whole
@@ -514,16 +515,12 @@ def _as_json(value: Any, info: Any) -> Any:
     """Return plain data that validates again; what logs say of the part, if the context asks for outlines."""
     if not isinstance(value, Media):
         return value
-    if info.context is OUTLINES:
+    if info.context == OUTLINES:
         return value.outline()
     if value.data is None:
         return value.outline()
     said = {name: item for name, item in value.outline().items() if name not in ("size", "sha256")}
     return said | {"data": b64encode(value.data).decode("ascii")}
-
-
-OUTLINES: Final = {"graphrt": "outlines"}
-"""Context of pydantic's serialization with which parts are written as their outlines, without their bytes."""
 
 
 def _normal(media_type: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, cast
 
-from graphrt._display import brief, fields_of
+from graphrt._display import OUTLINES, brief, fields_of
 from graphrt._usage.usage import IN_REPORTS
 from graphrt.commands import UNSET
 from graphrt.events import Entry, TaskSucceeded, Usage, event_kind
@@ -21,12 +21,13 @@ def dumps(document: Any) -> str:
 def plain(value: Any) -> Any:
     """Return *value* as JSON-ready data.
 
-    Bytes are in base64; numbers that JSON lacks are strings; a value of any other type is given by a short `repr`.
+    Bytes are in base64, those of images, audio and documents left out; numbers that JSON lacks are strings; a value of
+    any other type is given by a short `repr`.
     """
     from pydantic_core import to_jsonable_python
 
     try:
-        return to_jsonable_python(value, fallback=brief, bytes_mode="base64", inf_nan_mode="strings")
+        return to_jsonable_python(value, fallback=brief, bytes_mode="base64", inf_nan_mode="strings", context=OUTLINES)
     except (ValueError, TypeError, RecursionError):  # a lone surrogate, a key that is no text, a circle
         return _piecewise(value)
 

@@ -38,7 +38,7 @@ from graphrt.harness.agent._host import Billed, CutOff, Held, Host, Place, Recal
 from graphrt.harness.agent.cache import ResponseCache, asked_of
 from graphrt.harness.agent.events import ModelEnded, ModelFailed, ModelStarted
 from graphrt.harness.budget._admission import More, most, reserve
-from graphrt.harness.media import Media
+from graphrt.harness.media import Audio, Document, Image
 from graphrt.harness.messages import ProviderPart, ThinkingBlock, ToolCall
 from graphrt.harness.protocol import AgentReply, ChatModel, ModelProfile, ModelResponse, StreamItem, TextDelta, priced
 from graphrt.harness.request import ModelRequest
@@ -50,13 +50,13 @@ if TYPE_CHECKING:
 
 Emit = Callable[[Any], None]
 """Receives stream items and events."""
-_TUPLES: Final[Mapping[str, type[Any]]] = {
-    "tool_calls": ToolCall,
-    "thinking_blocks": ThinkingBlock,
-    "provider_parts": ProviderPart,
-    "media": Media,
+_TUPLES: Final[Mapping[str, tuple[type[Any], ...]]] = {
+    "tool_calls": (ToolCall,),
+    "thinking_blocks": (ThinkingBlock,),
+    "provider_parts": (ProviderPart,),
+    "media": (Image, Audio, Document),
 }
-"""Fields of a response that are tuples, with the class of their items."""
+"""Fields of a response that are tuples, with the classes of their items."""
 
 
 @final
@@ -537,10 +537,11 @@ def _problem(response: Any) -> str | None:
         return a_type(response)
     if not isinstance(response.text, str):
         return f"a text of type {type(response.text).__name__}"
-    for name, kind in _TUPLES.items():
+    for name, kinds in _TUPLES.items():
         items = getattr(response, name)
-        if not issubclass(type(items), tuple) or any(type(item) is not kind for item in items):
-            return f"a response whose {name.replace('_', ' ')} are not a tuple of {kind.__name__}s"
+        if not issubclass(type(items), tuple) or any(type(item) not in kinds for item in items):
+            wanted = " and ".join(f"{kind.__name__}s" for kind in kinds)
+            return f"a response whose {name.replace('_', ' ')} are not a tuple of {wanted}"
     return usage_problem(response.usage)
 
 

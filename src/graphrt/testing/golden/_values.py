@@ -77,7 +77,9 @@ def _container(value: Any, kind: Any, depth: int) -> Any:
         return {name: _plain(getattr(value, name), depth) for name in names}
     from pydantic_core import to_jsonable_python
 
-    found = to_jsonable_python(value, fallback=repr)
+    from graphrt._display import OUTLINES
+
+    found = to_jsonable_python(value, fallback=repr, context=OUTLINES)
     return _text(found) if found.__class__ is str else found
 
 
