@@ -13,7 +13,7 @@ by themselves, because the result of that effect is. For the terms, see docs/glo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from graphrt._codec import Codec
-    from graphrt._drivers.context import Context
     from graphrt._drivers.run_services import RunServices
     from graphrt.stores.values import StoredItem
 
@@ -145,6 +144,18 @@ class Memory(Protocol):
         ...
 
 
+class Attempt(Protocol):
+    """What the memory asks of the context of its attempt."""
+
+    _execution: Any
+
+    def _check(self) -> None: ...
+    def _check_kept(self) -> None: ...
+    def effect(self, name: str, fn: Callable[..., Any], /, *args: Any) -> Any:
+        """Record what *fn* returns."""
+        ...
+
+
 @final
 class TaskMemory:
     """The memory of one attempt of a task: `ctx.memory`, a `Memory`.
@@ -163,7 +174,7 @@ class TaskMemory:
 
     __slots__ = ("_context", "_execution", "_services", "_store", "_task")
 
-    def __init__(self, context: Context[Any], services: RunServices, task: Task) -> None:
+    def __init__(self, context: Attempt, services: RunServices, task: Task) -> None:
         store = services.memory
         if store is None:
             raise NO_MEMORY(node=task.node.name, where=task.engine.where(task))

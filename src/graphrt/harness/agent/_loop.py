@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from graphrt.harness.agent._tool_calls import Tooling
     from graphrt.harness.agent.checks import Checks
     from graphrt.harness.agent.compaction import Compactor
-    from graphrt.harness.agent.handoffs import Handoff
 
 __all__ = ["Loop"]
 
@@ -72,8 +71,8 @@ class Loop:
     """Usage of the agents that had the conversation before; None if that is unknown, or there were none."""
     handed: int = 0
     """Number of handoffs of the run so far."""
-    handoff: Handoff | None = None
-    """The handoff that ended the part of this agent; None if it answered."""
+    handoff: Any = None
+    """The `Handoff` that ended the part of this agent; None if it answered."""
     goto: Sequence[Any] | None = None
     """Where a tool led, which ended the run: targets that replace the edges of the node; None if none did."""
     _messages: list[Message] = field(default_factory=list["Message"])

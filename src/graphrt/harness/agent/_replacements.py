@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar, final
 
 from graphrt._ambient import SURROUNDINGS, surroundings
 from graphrt._arguments import is_mapping
@@ -25,7 +25,6 @@ from graphrt.harness.tools.registry import ToolRegistry
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from graphrt.harness.agent.agent import Agent
     from graphrt.harness.protocol import ChatModel
     from graphrt.harness.tools.protocol import Tool
 
@@ -34,7 +33,21 @@ __all__ = ["NamedDoubles", "Override", "models_of", "tools_of"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def models_of(agent: Agent[Any]) -> tuple[ChatModel, ...]:
+class Modelled(Protocol):
+    """What is replaced here of an `Agent`."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def models(self) -> tuple[ChatModel, ...]:
+        """Its model and the fallbacks."""
+        ...
+
+
+def models_of(agent: Modelled) -> tuple[ChatModel, ...]:
     """Return the models that *agent* uses in this context, in order of fallback. A replacement has no fallbacks.
 
     An override names the agent itself, a runtime only its name. So the innermost override wins, then the innermost
@@ -94,7 +107,7 @@ class NamedDoubles:
         self._called: Final[dict[str, None]] = {}
         """Names of the tools that were called in place of the real ones."""
 
-    def of(self, agent: Agent[Any]) -> ChatModel | None:
+    def of(self, agent: Modelled) -> ChatModel | None:
         """Return the model that replaces those of *agent*; None for no replacement."""
         self._asked[agent.name] = None
         return self.models.get(agent.name)
@@ -183,11 +196,11 @@ class Override:
     __slots__ = ("_agent", "_model")
     precise: ClassVar[bool] = True
 
-    def __init__(self, agent: Agent[Any], model: ChatModel | str) -> None:
+    def __init__(self, agent: Modelled, model: ChatModel | str) -> None:
         self._agent = agent
         self._model: ChatModel = checked_model(model)
 
-    def of(self, agent: Agent[Any]) -> ChatModel | None:
+    def of(self, agent: Modelled) -> ChatModel | None:
         """Return the model that replaces those of *agent*; None for no replacement."""
         return self._model if agent is self._agent else None
 

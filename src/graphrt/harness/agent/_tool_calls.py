@@ -51,7 +51,6 @@ from graphrt.harness.tools.results import DONE, ToolCommandError, to_result
 
 if TYPE_CHECKING:
     from graphrt.events import Usage
-    from graphrt.harness.agent.handoffs import Handoff
     from graphrt.harness.tools.registry import ToolRegistry
 
 __all__ = ["OnBadCall", "Tooling"]
@@ -117,7 +116,7 @@ class Turn(NamedTuple):
     """Their results, in the order of the calls."""
     goto: Sequence[Any] | None
     """Where they lead; None if none of them routed."""
-    handoff: Handoff | None
+    handoff: Any
     """The agent that goes on; None if none of them handed over."""
 
 
@@ -465,7 +464,7 @@ def _one_handoff(admitted: list[Ready | Done]) -> list[Ready | Done]:
     found: list[Ready | Done] = []
     first = ""
     for one in admitted:
-        handoff: Handoff | None = getattr(one.tool, "handoff", None) if isinstance(one, Ready) else None
+        handoff: Any = getattr(one.tool, "handoff", None) if isinstance(one, Ready) else None
         if handoff is not None and first:
             found.append(Done(text=f"This call was not made: the conversation goes to {first!r}.", error=True))
             continue
