@@ -15,6 +15,8 @@ from graphrt.memory import memory_tools
 
 
 class State(te.TypedDict, total=False):
+    customer: str
+    question: str
     answer: str
 
 
@@ -50,6 +52,19 @@ def test_calls_of_one_reply_are_all_remembered_where_the_program_says() -> None:
 
         assert [(item.key, item.value) for item in found] == [(f"fact {number}", "drinks tea") for number in range(4)]
         assert runtime.reexecute("t").same
+
+
+def test_namespace_may_come_from_the_state() -> None:
+    model = asking(ToolCall(id="1", name="remember", arguments={"key": "drink", "text": "tea"}))
+    tools = memory_tools(lambda context: f"customers/{context.state['customer']}", reads="customer")
+    g = GraphBuilder(State, name="desk")
+    g.add_node("talk", Agent(model, name="writer", tools=tools), input="question", output="answer")
+    g.add_sequence([START, "talk", END])
+    with Runtime(g.compile(), store="memory:") as runtime:
+        for customer in ("ann", "bob"):
+            runtime.run({"customer": customer, "question": "Tea, please."}, thread=customer)
+
+        assert [item.namespace for item in runtime.memory.search("customers")] == ["customers/bob", "customers/ann"]
 
 
 def test_recall_shows_what_fits_best_and_says_if_nothing_does() -> None:

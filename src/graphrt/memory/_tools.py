@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from graphrt._ambient import running_context
@@ -15,6 +15,7 @@ from graphrt.harness.tools.protocol import Tool, ToolContext
 def memory_tools(
     namespace: str | Callable[[ToolContext], str],
     *,
+    reads: str | Iterable[str] = (),
     limit: int = 5,
     expires_s: float | None = None,
 ) -> list[Tool]:
@@ -25,7 +26,8 @@ def memory_tools(
 
     Args:
         namespace: Where they write and search, or a function that returns it for a call, for instance of
-            `context.deps`.
+            `context.deps`, or of `context.state`.
+        reads: Fields of the graph's state that the function reads, as for `@tool`.
         limit: Maximum number of items that a recall shows to the model.
         expires_s: Seconds after which what was remembered is forgotten; None keeps it.
     """
@@ -33,7 +35,9 @@ def memory_tools(
     def place(context: ToolContext) -> str:
         return namespace if isinstance(namespace, str) else namespace(context)
 
-    @tool
+    fields = [reads] if isinstance(reads, str) else [*reads]
+
+    @tool(reads=fields)
     async def remember(key: str, text: str, context: ToolContext) -> str:
         """Remember a fact for later conversations, in place of what was remembered under the same key.
 
@@ -44,7 +48,7 @@ def memory_tools(
         await _memory(remember.spec.name).aput(place(context), key, text, expires_s=expires_s)
         return f"Remembered as {key!r}."
 
-    @tool
+    @tool(reads=fields)
     async def recall(query: str, context: ToolContext) -> str:
         """Look up what was remembered in earlier conversations, by words that it may contain.
 
