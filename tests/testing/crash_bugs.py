@@ -45,6 +45,11 @@ def chain(*nodes: Any, state: Any = State) -> Any:
     return g.compile()
 
 
+def counts_attempts(_: Any, ctx: Context[World]) -> Any:
+    ctx.deps.executions += 1
+    ctx.memory.put("desk", "attempts", ctx.deps.executions)
+
+
 def quiet(_: Any) -> Any:
     return {"notes": ["quiet"]}
 
@@ -288,6 +293,7 @@ PLANTED: dict[str, tuple[Callable[[], Exploration], str]] = {
         ),
         "budget-differs",
     ),
+    "a memory that depends on the attempt": (lambda: explored(chain(counts_attempts)), "memory-differs"),
     "a join that starves after a crash": (lambda: explored(join_by_attempt()), "not-resumable"),
     "a loop without an end after a crash": (lambda: explored(loop_by_attempt()), "not-resumable"),
     "a store that forgets all if a write is torn": (

@@ -6,9 +6,10 @@ import asyncio
 import itertools
 import os
 import time
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+import typing_extensions as te
 from tests.testing import crash_bugs
 from tests.testing.crash_bugs import (
     PLANTED,
@@ -26,6 +27,8 @@ from tests.testing.crash_bugs import (
 
 from examples import approval
 from graphrt import END, START, Context, GraphBuilder, InputError
+from graphrt.harness import Agent, FunctionModel, Image, Message, UserMessage
+from graphrt.reducers import append
 from graphrt.testing import Exploration, explore_crashes, explore_forks
 
 FULL = os.environ.get("GRAPHRT_FULL") == "1"
@@ -62,6 +65,20 @@ def test_replay_line_shows_the_same_finding_alone() -> None:
 def test_nothing_is_found_if_the_mail_is_a_once_effect(store: str) -> None:
     found = explored(chain(sent_once, quiet), store=store).check()
     assert found.tried > 10
+
+
+class Chat(te.TypedDict):
+    messages: Annotated[list[Message], append]
+
+
+def test_digest_of_a_picture_that_was_needed_meanwhile_is_no_difference() -> None:
+    """`Media` keeps its digest once it was computed; edits of a field with pictures are compared before and after."""
+    g = GraphBuilder(Chat, name="pictures")
+    g.add_node("look", Agent(FunctionModel(lambda request: "a cat"), name="eye"))
+    g.add_sequence([START, "look", END])
+    picture = Image.from_bytes(b"\x89PNG\r\n\x1a\n a cat")
+
+    explore_crashes(g.compile(), {"messages": [UserMessage(content=[picture])]}, at="edit 1").check()
 
 
 @pytest.mark.slow

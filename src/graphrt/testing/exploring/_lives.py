@@ -31,6 +31,8 @@ _MOST_VERBS: Final = 30
 """Most verbs that one case may need. A graph that asks for ever ends here."""
 _MEMORY: Final = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - each case has a folder of its own
 """Where the files of cases are: in memory if the system has a place for that, since no case outlives this process."""
+_MOST_ITEMS: Final = 1_000
+"""Most items of the memory that one search finds; of more, the newest are compared."""
 _Verb = Callable[[Runtime[Any, Any]], Coroutine[Any, Any, RunResult[Any]]]
 
 
@@ -48,6 +50,8 @@ class Outcome:
     usage: Usage | None
     once: tuple[Any, ...]
     """What happened in the world."""
+    memory: Mapping[tuple[str, str], Any]
+    """Items of the store's memory, by namespace and key."""
     faults: tuple[tuple[str, str], ...]
     """0..n pairs (kind, text) about the store and the journal."""
     writes: tuple[str, ...]
@@ -187,11 +191,17 @@ class Case:
             entries=entries,
             usage=usage,
             once=tuple(called("once=", seen, self._options.get("deps"))) if seen is not None else (),
+            memory=self._memory(runtime),
             faults=tuple(self._faults),
             writes=tuple(self._first.writes),
             died=self._first.died,
             questions=self._questions,
         )
+
+    def _memory(self, runtime: Runtime[Any, Any]) -> dict[tuple[str, str], Any]:
+        if "memory" not in self.store.offers:
+            return {}
+        return {(item.namespace, item.key): item.value for item in runtime.memory.search(limit=_MOST_ITEMS)}
 
     def _reopen(self) -> None:
         dead = self.store

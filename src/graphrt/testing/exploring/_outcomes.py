@@ -32,6 +32,7 @@ def differences(
         return
     if not state_only:
         yield from _world(wanted, found)
+        yield from _memories(wanted, found)
         yield from _questions(wanted, found, asks_anew=asks_anew)
         if wanted.usage != found.usage:
             yield "budget-differs", f"usage {found.usage}, undisturbed {wanted.usage}"
@@ -44,6 +45,16 @@ def _world(wanted: Outcome, found: Outcome) -> Iterator[tuple[str, str]]:
         yield "double-effect", f"It happened more often than in the undisturbed run: {_short(list(more))}"
     if less := before - after:
         yield "lost-effect", f"It did not happen: {_short(list(less))}"
+
+
+def _memories(wanted: Outcome, found: Outcome) -> Iterator[tuple[str, str]]:
+    names = sorted({*wanted.memory, *found.memory})
+    for name in names:
+        before, after = (one.memory.get(name, "missing") for one in (wanted, found))
+        if differs(before, after):
+            item = f"Item {name[1]!r} of the memory {name[0]!r}"
+            yield "memory-differs", f"{item} is {_short(after)}, and undisturbed {_short(before)}."
+            return
 
 
 def _questions(wanted: Outcome, found: Outcome, *, asks_anew: bool) -> Iterator[tuple[str, str]]:

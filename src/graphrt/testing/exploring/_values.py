@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Final, cast
 
-_PLAIN: Final = (str, int, float, bool, bytes, type(None), complex)
+from graphrt.harness.media import Audio, Document, Image
+
+_PLAIN: Final = (str, int, float, bool, bytes, type(None), complex, Image, Audio, Document)
+"""Types that are compared by `==`. Media have a digest in a slot from the first time that it was needed."""
 _DEEP: Final = 60
 """Levels of nesting after which a value is compared by its text: it may contain itself."""
 
