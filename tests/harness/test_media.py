@@ -6,6 +6,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ from graphrt.harness import (
 from graphrt.harness.agent._digest import of_request
 from graphrt.harness.media import MAX_MEDIA, OUTLINES
 from graphrt.harness.request import ModelRequest
+from graphrt.harness.tools.mcp._tool import _content as content_of  # pyright: ignore[reportPrivateUsage]
 from graphrt.wires.plain_data import plain
 
 from .pictures import JPEG, LINK, PAPER, PDF, PICTURE, PNG, SOUND, WAV
@@ -298,3 +300,25 @@ def test_tool_returns_texts_and_media() -> None:
     reply = Agent(model, tools=[scan]).run_sync("Scan.")
 
     assert reply.messages[2] == ToolMessage(tool_call_id="1", content=["Page 1:", PICTURE, PAPER])
+
+
+@pytest.mark.parametrize(
+    ("block", "content"),
+    [
+        ({"type": "image", "mime_type": "image/png", "data": b64encode(PNG).decode()}, PICTURE),
+        ({"type": "audio", "mime_type": "audio/wav", "data": b64encode(WAV).decode()}, SOUND),
+        (
+            {
+                "type": "resource",
+                "resource": SimpleNamespace(
+                    blob=b64encode(PDF).decode(), mime_type="application/pdf", uri="file:///a/paper.pdf"
+                ),
+            },
+            PAPER,
+        ),
+        ({"type": "image", "mime_type": "image/png", "data": "AAAA"}, "[image: image/png, 3 bytes]"),
+        ({"type": "resource_link", "uri": "http://169.254.169.254/"}, "[resource: http://169.254.169.254/]"),
+    ],
+)
+def test_blocks_of_mcp_servers_are_media_and_links_are_not_followed(block: dict[str, Any], content: object) -> None:
+    assert content_of(SimpleNamespace(**block)) == content

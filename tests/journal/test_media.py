@@ -153,6 +153,34 @@ def test_pruned_pictures_are_deleted_once_nothing_refers_to_them() -> None:
     assert store.blobs("t", names)[names[2]] == picture(2).data
 
 
+def shows_a_picture(thread: str, seq: int, field: str | None, value: object) -> bool:
+    return "a picture of" in str(value)
+
+
+LETTER = Document.from_bytes(b"Dear Ada Lovelace,", name="letter.txt")
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        pytest.param("I am Ada", id="text"),
+        pytest.param("Ada Lovelace", id="text of a document"),
+        pytest.param(shows_a_picture, id="predicate"),
+    ],
+)
+def test_erasure_of_a_message_deletes_its_files(where: Any) -> None:
+    store = MemoryStore()
+    said = [UserMessage(content=["I am Ada, a picture of me:", picture(1), LETTER], id="1")]
+    with Runtime(graph_of(echo), store=store) as runtime:
+        runtime.run({"said": said}, thread="t")
+        runtime.run({"said": [UserMessage(content=["hello", picture(2)], id="2")]}, thread="t")
+        runtime.erase(where, force=True)
+
+        left = store.blobs("t", [str(one.sha256) for one in (picture(1), LETTER, picture(2))])
+        assert list(left) == [picture(2).sha256]
+        assert runtime.state("t").values.said[-1].media == (picture(2),)
+
+
 def test_redaction_replaces_texts_of_messages_and_documents_and_leaves_pictures_as_they_are() -> None:
     rules = Replaced()
     letter = Document.from_bytes(b"call 555-1234", name="555-1234.txt")

@@ -9,12 +9,14 @@ as plain JSON data. For the terms, see docs/glossary.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from graphrt import events
 from graphrt._engine.erased_work import erased_fields, erased_work
+from graphrt._journal.batch_format import blob_names
 from graphrt._journal.erasing import Choose, Place, ThreadErasure, holds_text
 from graphrt._journal.leases import give_back, release_now, take
 from graphrt._journal.reader import WORLD, Reader
@@ -139,7 +141,7 @@ class _Choice:
         if text is not None:
 
             def contains(_seq: int, _place: Place, line: bytes) -> bool:
-                return holds_text(_whole(line, fetch), text)
+                return holds_text(_whole(line, fetch), text) or any(text in held for held in _files(line, fetch))
 
             return contains
         if self._pair is not None:
@@ -148,19 +150,26 @@ class _Choice:
             return lambda _seq, place, _line: place.kind == "field" and place.field == field
 
         def predicate_says(seq: int, place: Place, line: bytes) -> bool:
-            return self._ask(thread, seq, place, self._value(_whole(line, fetch), graph))
+            return self._ask(thread, seq, place, self._value(_whole(line, fetch), graph, fetch))
 
         return predicate_says
 
-    def _value(self, line: bytes, graph: str) -> Any:
+    def _value(self, line: bytes, graph: str, fetch: Callable[[str], bytes | None]) -> Any:
         """Return the value on *line*; plain JSON data if it is of a class that the runtime's graph does not know."""
+
+        def file(name: str) -> bytes:
+            found = fetch(name)
+            if found is None:
+                raise KeyError(name)
+            return found
+
         if graph == self._graph:
             try:
-                return self._codec.load(line)
+                return self._codec.load(line, file)
             except StoreError as error:
                 if error.code != "unknown-type":
                     raise
-        return PLAIN.load(line)
+        return PLAIN.load(line, file)
 
     def _ask(self, thread: str, seq: int, place: Place, value: Any) -> bool:
         """Call the caller's predicate; raise an InputError if it raises or does not return a bool."""
@@ -182,6 +191,15 @@ def _whole(line: bytes, fetch: Callable[[str], bytes | None]) -> bytes:
         return line
     found = fetch(line[len(_BLOB) : len(_BLOB) + 64].decode())
     return line if found is None else found
+
+
+def _files(line: bytes, fetch: Callable[[str], bytes | None]) -> Iterator[str]:
+    """Yield the texts of the documents that a value on *line* has, whose bytes are stored apart."""
+    if line.startswith(_BLOB):  # a large value, which has no files
+        return
+    for name in blob_names(line):
+        with suppress(UnicodeDecodeError):  # a picture
+            yield (fetch(name) or b"").decode()
 
 
 def _origin(store: Store, thread: str) -> str | None:
