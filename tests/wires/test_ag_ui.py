@@ -29,6 +29,7 @@ class Page:
         self.state: Any = None
         self.end: Event = {}
         self._open: set[tuple[str, ...]] = set()
+        self._subagents: set[str] = set()
         for one in events:
             take = getattr(self, f"_{one['type'].lower()}", None)  # others change nothing here
             if take is not None:
@@ -50,6 +51,7 @@ class Page:
 
     def _run_started(self, one: Event) -> None:
         self.end = {}
+        self._subagents.clear()
         self._begin("run")
         for said in one.get("input", {}).get("messages", ()):
             self._message(said["id"], role="user", text=said["content"])
@@ -64,14 +66,25 @@ class Page:
         self.end = one
 
     def _step_started(self, one: Event) -> None:
-        self._begin("step", one["stepName"])
+        self._begin("step", one.get("subagentRunId", ""), one["stepName"])
 
     def _step_finished(self, one: Event) -> None:
-        self._finish("step", one["stepName"])
+        self._finish("step", one.get("subagentRunId", ""), one["stepName"])
+
+    def _subagent_started(self, one: Event) -> None:
+        assert one["subagentRunId"] not in self._subagents
+        assert one.get("parentSubagentRunId", one["subagentRunId"]) in {*self._subagents, one["subagentRunId"]}
+        self._subagents.add(one["subagentRunId"])
+        self._begin("subagent", one["subagentRunId"])
+
+    def _subagent_finished(self, one: Event) -> None:
+        self._finish("subagent", one["subagentRunId"])
+
+    _subagent_error = _subagent_finished
 
     def _text_message_start(self, one: Event) -> None:
         self._begin("text", one["messageId"])
-        self._message(one["messageId"], role="assistant", of=one.get("name", "")).setdefault("text", "")
+        self._message(one["messageId"], role="assistant", of=one.get("subagentRunId", "")).setdefault("text", "")
 
     def _text_message_content(self, one: Event) -> None:
         assert ("text", one["messageId"]) in self._open
@@ -82,7 +95,7 @@ class Page:
 
     def _tool_call_start(self, one: Event) -> None:
         self._begin("tool", one["toolCallId"])
-        parent = self._message(one["parentMessageId"], role="assistant")
+        parent = self._message(one["parentMessageId"], role="assistant", of=one.get("subagentRunId", ""))
         parent.setdefault("calls", {})[one["toolCallId"]] = [one["toolCallName"], ""]
 
     def _tool_call_args(self, one: Event) -> None:
@@ -166,7 +179,7 @@ def test_a_simple_turn() -> None:
     }  # fmt: skip
 
 
-def test_a_page_gets_messages_of_agents_interrupts_and_the_fields_that_it_may_see() -> None:
+def test_a_page_gets_messages_subagents_interrupts_and_the_fields_that_it_may_see() -> None:
     found, (approval, question, done) = whole()
 
     assert "sesame" not in json.dumps(found)
@@ -175,17 +188,17 @@ def test_a_page_gets_messages_of_agents_interrupts_and_the_fields_that_it_may_se
     assert asked["toolCallId"] in next(m for m in approval.messages if "calls" in m)["calls"]
     (wanted,) = question.end["interrupts"]
     assert (wanted["message"], wanted["responseSchema"]) == ("Which colour?", {"type": "string"})
-    assert wanted["metadata"] == {"step": "paint/ask", "payload": "Which colour?"}
+    assert wanted["subagentRunId"] == "2.0:paint"
     assert done.end == {"type": "success"}
     assert done.state == {"notes": ["talked", "Red and blue."], "colour": "red"}
     said = [(one["role"], one.get("of", ""), one["text"]) for one in done.messages if one.get("text")]
     assert said == [
         ("user", "", "A kettle"),
-        ("assistant", "expert", "The blue one."),
+        ("assistant", "1.0:talk/c1", "The blue one."),
         ("tool", "", "The blue one."),
         ("tool", "", "kettle is put aside"),
         ("assistant", "", "Done: kettle is put aside."),
-        ("assistant", "paint", "Red and blue."),
+        ("assistant", "2.0:paint", "Red and blue."),
     ]
 
 
@@ -199,7 +212,9 @@ def test_every_event_is_one_of_the_protocol() -> None:
     found, _ = whole()
 
     assert PROTOCOL_VERSION == "1.0"
-    assert {one["type"] for one in found} >= {"STATE_DELTA", "TOOL_CALL_RESULT", "TEXT_MESSAGE_START"}
+    assert {one["type"] for one in found} >= {
+        "SUBAGENT_STARTED", "SUBAGENT_FINISHED", "STATE_DELTA", "TOOL_CALL_RESULT", "STEP_FINISHED",
+    }  # fmt: skip
     for one in found:
         made = known.validate_python(one)
         assert not made.model_extra

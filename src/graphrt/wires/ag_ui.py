@@ -7,9 +7,9 @@ Live items write the same messages before, piece by piece. If what they wrote do
 | Journal | Events |
 |---|---|
 | an input, or a run that goes on | `RUN_STARTED`, with the messages of the user; `STATE_SNAPSHOT` |
-| a task | `STEP_STARTED`, `STEP_FINISHED`, named after its node and those around it |
+| a task | `STEP_STARTED`, `STEP_FINISHED`, named after its node |
 | a model's reply | `REASONING_*`, `TEXT_MESSAGE_*`, `TOOL_CALL_*`, `TOOL_CALL_RESULT` |
-| a nested graph, an agent that is a tool | its messages, with the path or the agent's name as the `name` of their author |
+| a nested graph, an agent that is a tool | `SUBAGENT_STARTED`, `_FINISHED` or `_ERROR`; what it shows carries its `subagentRunId` |
 | a superstep that wrote fields that the reader may see | `STATE_DELTA`, a JSON Patch |
 | a value of `ctx.emit` | `CUSTOM` |
 | the end of the run | `RUN_FINISHED` with its outcome, interrupts and usage; `RUN_ERROR` if it failed |
@@ -73,9 +73,11 @@ class AgUi:
         self._shows = frozenset(shows)
         self._run = {"threadId": "", "runId": ""}
         self._steps: dict[str, str] = {}
-        """Open task to the name of its step."""
-        self._named: Counter[str] = Counter()
-        """How many open tasks share a step. Parallel tasks of a node are one step."""
+        """Open task to its node."""
+        self._named: Counter[tuple[str, str]] = Counter()
+        """How many open tasks share a step: path and node. Parallel tasks of a node are one step."""
+        self._subagents: list[str] = []
+        """Paths of the nested graphs that are open, outermost first."""
         self._parts: dict[str, chat.Kind] = {}
         """Open text or reasoning to its kind."""
         self._told_at = 0
@@ -134,28 +136,28 @@ class AgUi:
                 return [{"type": "REASONING_MESSAGE_CONTENT", "messageId": part, "delta": text}]
             case chat.PartBegan(task=task, part=part, kind=kind):
                 self._parts[part] = kind
-                return _part_began(part, kind, _author(task))
+                return _part_began(part, kind, _owner(task))
             case chat.PartEnded(part=part, kind=kind):
                 self._parts.pop(part, None)
                 return _part_ended(part, kind)
-            case chat.TaskBegan(task=task):
-                return self._task_began(task)
-            case chat.TaskEnded(task=task):
-                return self._task_ended(task)
-            case chat.ToolCalled(step=step, call=call, name=name, arguments=given):
+            case chat.TaskBegan(task=task, node=node):
+                return self._task_began(task, node)
+            case chat.TaskEnded(task=task, failed=failed):
+                return self._task_ended(task, failed=failed)
+            case chat.ToolCalled(task=task, step=step, call=call, name=name, arguments=given):
                 begun = {"toolCallId": call, "toolCallName": name, "parentMessageId": step}
                 text = given if isinstance(given, str) else json.dumps(plain(given), separators=(",", ":"))
                 return [
-                    {"type": "TOOL_CALL_START", **begun},
+                    {"type": "TOOL_CALL_START", **begun, **_owner(task)},
                     {"type": "TOOL_CALL_ARGS", "toolCallId": call, "delta": text},
                     {"type": "TOOL_CALL_END", "toolCallId": call},
                 ]
-            case chat.ToolReturned(call=call, text=text, failed=failed):
-                return [_tool_result(call, text, {"error": True} if failed else {})]
-            case chat.ToolDenied(call=call):
-                return [_tool_result(call, "The call was denied.", {"denied": True})]
+            case chat.ToolReturned(task=task, call=call, text=text, failed=failed):
+                return [_tool_result(task, call, text, {"error": True} if failed else {})]
+            case chat.ToolDenied(task=task, call=call):
+                return [_tool_result(task, call, "The call was denied.", {"denied": True})]
             case chat.SubagentReplied():
-                return _agent_said(one)
+                return _subagent(one)
             case chat.Emitted(value=value):
                 return [{"type": "CUSTOM", "name": "emit", "value": plain(value)}]
             case chat.StateChanged(seq=seq, wrote=wrote):
@@ -208,7 +210,17 @@ class AgUi:
         """Close what is open, and the run."""
         found = [event for part, kind in self._parts.items() for event in _part_ended(part, kind)]
         self._parts.clear()
-        found += [{"type": "STEP_FINISHED", "stepName": name} for name in self._named]
+        asked = {path_of(one.task) for one in ended.questions}
+        for path in reversed(self._subagents):
+            mine = [one.id for one in ended.questions if path_of(one.task) == path]
+            told: dict[str, Any] = {"type": "SUBAGENT_FINISHED", "subagentRunId": path}
+            if ended.outcome == "cancelled":
+                told |= {"type": "SUBAGENT_ERROR", "message": "The run was cancelled.", "code": "cancelled"}
+            elif ended.outcome == "interrupted":
+                told["outcome"] = {"type": "suspended", **({"interruptIds": mine} if path in asked else {})}
+            found.append(told)
+        self._subagents.clear()
+        found += [{"type": "STEP_FINISHED", "stepName": node, **_at(path)} for path, node in self._named]
         self._steps.clear()
         self._named.clear()
         outcome: dict[str, Any] = {"type": {"interrupted": "interrupt"}.get(ended.outcome, ended.outcome)}
@@ -221,46 +233,63 @@ class AgUi:
     def _stopped(self, message: str, code: str, usage: Mapping[str, Usage]) -> list[AgUiEvent]:
         """End the run by an error, which may come while anything is open."""
         self._parts.clear()
+        self._subagents.clear()
         self._steps.clear()
         self._named.clear()
         return [{"type": "RUN_ERROR", "message": message, "code": code, **_usage(usage)}]
 
-    # -- steps -----------------------------------------------------------------------------------------------------
+    # -- steps and nested graphs -----------------------------------------------------------------------------------
 
-    def _task_began(self, task: str) -> list[AgUiEvent]:
-        """Begin a step, unless a parallel task of the node has begun it."""
+    def _task_began(self, task: str, node: str) -> list[AgUiEvent]:
+        """Begin a step, after those around it and the nested graph that it is in."""
         if task in self._steps:
             return []
-        name = self._steps[task] = _names(task)
-        self._named[name] += 1
-        return [{"type": "STEP_STARTED", "stepName": name}] if self._named[name] == 1 else []
+        path = path_of(task)
+        found: list[AgUiEvent] = []
+        if path:
+            name = path.rpartition("/")[2].partition(":")[2]
+            found += self._task_began(path, name)
+            if path not in self._subagents:
+                self._subagents.append(path)
+                around = {"parentSubagentRunId": outer} if (outer := path_of(path)) else {}
+                found.append({"type": "SUBAGENT_STARTED", "subagentRunId": path, "name": name, **around})
+        self._steps[task] = node
+        self._named[path, node] += 1
+        if self._named[path, node] == 1:
+            found.append({"type": "STEP_STARTED", "stepName": node, **_at(path)})
+        return found
 
-    def _task_ended(self, task: str) -> list[AgUiEvent]:
-        """End a step, after those of the nested graph that it ran and gave up."""
+    def _task_ended(self, task: str, *, failed: bool) -> list[AgUiEvent]:
+        """End a step, and the nested graph that it ran."""
+        found: list[AgUiEvent] = []
         inside = f"{task}/"
-        given_up = [one for one in self._steps if one.startswith(inside)]
-        return [event for one in (*given_up, task) for event in self._step_ended(one)]
+        for one in [one for one in self._steps if one.startswith(inside)]:  # given up with it
+            found += self._step_ended(one)
+        for path in [one for one in reversed(self._subagents) if one == task or one.startswith(inside)]:
+            self._subagents.remove(path)
+            told = {"type": "SUBAGENT_ERROR", "message": "It failed."} if failed else {"type": "SUBAGENT_FINISHED"}
+            found.append({**told, "subagentRunId": path})
+        return found + self._step_ended(task)
 
     def _step_ended(self, task: str) -> list[AgUiEvent]:
-        name = self._steps.pop(task, None)
-        if name is None:
+        node = self._steps.pop(task, None)
+        if node is None:
             return []
-        self._named[name] -= 1
-        if self._named[name]:
+        path = path_of(task)
+        self._named[path, node] -= 1
+        if self._named[path, node]:
             return []
-        del self._named[name]
-        return [{"type": "STEP_FINISHED", "stepName": name}]
+        del self._named[path, node]
+        return [{"type": "STEP_FINISHED", "stepName": node, **_at(path)}]
 
 
-def _names(task: str) -> str:
-    """Return the names of the nodes on the way to a task, outermost first: `paint/ask` of `2.0:paint/1.0:ask`."""
-    return "/".join(one.partition(":")[2] for one in task.split("/") if one)
+def _at(path: str) -> dict[str, str]:
+    """Return what attributes an event to a nested graph; nothing at the top."""
+    return {"subagentRunId": path} if path else {}
 
 
-def _author(task: str) -> dict[str, str]:
-    """Return the name of the author of a message: the path of the nested graph that the task is in; none at the top."""
-    path = _names(path_of(task))
-    return {"name": path} if path else {}
+def _owner(task: str) -> dict[str, str]:
+    return _at(path_of(task))
 
 
 def _message(part: str) -> str:
@@ -268,12 +297,12 @@ def _message(part: str) -> str:
     return part.removesuffix("/text")
 
 
-def _part_began(part: str, kind: chat.Kind, author: dict[str, str]) -> list[AgUiEvent]:
+def _part_began(part: str, kind: chat.Kind, owner: dict[str, str]) -> list[AgUiEvent]:
     if kind == "text":
-        return [{"type": "TEXT_MESSAGE_START", "messageId": _message(part), "role": "assistant", **author}]
+        return [{"type": "TEXT_MESSAGE_START", "messageId": _message(part), "role": "assistant", **owner}]
     return [
-        {"type": "REASONING_START", "messageId": part},
-        {"type": "REASONING_MESSAGE_START", "messageId": part, "role": "reasoning"},
+        {"type": "REASONING_START", "messageId": part, **owner},
+        {"type": "REASONING_MESSAGE_START", "messageId": part, "role": "reasoning", **owner},
     ]
 
 
@@ -283,28 +312,30 @@ def _part_ended(part: str, kind: chat.Kind) -> list[AgUiEvent]:
     return [{"type": "REASONING_MESSAGE_END", "messageId": part}, {"type": "REASONING_END", "messageId": part}]
 
 
-def _tool_result(call: str, text: str, metadata: dict[str, Any]) -> AgUiEvent:
+def _tool_result(task: str, call: str, text: str, metadata: dict[str, Any]) -> AgUiEvent:
     told = {"messageId": f"{call}/output", "toolCallId": call, "content": text, "role": "tool"}
-    return {"type": "TOOL_CALL_RESULT", **told, **({"metadata": metadata} if metadata else {})}
+    return {"type": "TOOL_CALL_RESULT", **told, **_owner(task), **({"metadata": metadata} if metadata else {})}
 
 
-def _agent_said(replied: chat.SubagentReplied) -> list[AgUiEvent]:
-    """Return what an agent said that is a tool: messages with its name."""
-    author = {"name": "/".join(one for one in (_names(path_of(replied.task)), replied.agent) if one)}
-    found: list[AgUiEvent] = []
+def _subagent(replied: chat.SubagentReplied) -> list[AgUiEvent]:
+    """Return what an agent said that is a tool: a sub-agent of that call."""
+    around = {"parentSubagentRunId": outer} if (outer := path_of(replied.task)) else {}
+    owner = {"subagentRunId": replied.call}
+    found: list[AgUiEvent] = [
+        {"type": "SUBAGENT_STARTED", **owner, "name": replied.agent, **around, "parentToolCallId": replied.call}
+    ]
     for number, (text, thinking) in enumerate(replied.replies):
         step = f"{replied.call}/{number}"
         whole: list[tuple[str, chat.Kind, str]] = [
-            (f"{step}/reasoning", "reasoning", thinking),
-            (f"{step}/text", "text", text),
-        ]
+            (f"{step}/reasoning", "reasoning", thinking), (f"{step}/text", "text", text)
+        ]  # fmt: skip
         for part, kind, said in whole:
             if said:
                 content = "TEXT_MESSAGE_CONTENT" if kind == "text" else "REASONING_MESSAGE_CONTENT"
-                found += _part_began(part, kind, author)
+                found += _part_began(part, kind, owner)
                 found.append({"type": content, "messageId": _message(part), "delta": said})
                 found += _part_ended(part, kind)
-    return found
+    return [*found, {"type": "SUBAGENT_FINISHED", **owner}]
 
 
 def _interrupt(asked: chat.Question, schema: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -318,7 +349,7 @@ def _interrupt(asked: chat.Question, schema: Mapping[str, Any] | None) -> dict[s
         told["responseSchema"] = plain(schema)
     if asked.expires_at is not None:
         told["expiresAt"] = datetime.fromtimestamp(asked.expires_at, UTC).isoformat().replace("+00:00", "Z")
-    return {**told, "metadata": {"step": _names(asked.task), "payload": plain(asked.payload)}}
+    return {**told, **_owner(asked.task), "metadata": {"node": asked.node, "payload": plain(asked.payload)}}
 
 
 def _usage(usage: Mapping[str, Usage]) -> dict[str, Any]:
