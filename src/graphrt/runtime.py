@@ -7,7 +7,7 @@ so that it never waits for a store on the event loop.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from os import PathLike
 from typing import IO, TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, Unpack, final, overload
@@ -38,6 +38,7 @@ from graphrt._runs import (
     streams,
 )
 from graphrt._runs.arguments import MODES, Mode, Modes, checked_edits, stream_modes
+from graphrt._runs.async_following import AsyncFollowing
 from graphrt._runs.erasure_report import ErasureReport, Left
 from graphrt._runs.if_exists import IfExists
 from graphrt._runs.labels import Begin, GoOn, new_labels
@@ -78,7 +79,7 @@ if TYPE_CHECKING:
 
 # fmt: off
 __all__ = [
-    "MODES", "AsyncStream", "Diff", "Divergence", "ErasureReport", "FieldWrite", "IfExists", "InboxItem", "InterruptInfo",
+    "MODES", "AsyncFollowing", "AsyncStream", "Diff", "Divergence", "ErasureReport", "FieldWrite", "IfExists", "InboxItem", "InterruptInfo",
     "InterruptKind", "Left", "Live", "LiveItem", "MessageItem", "Mode", "Modes", "Provenance", "RunResult", "Runtime",
     "RuntimeOptions", "Schedule", "Schedules", "Snapshot", "Step", "Stream", "ThreadInfo", "Verdict",
 ]
@@ -443,12 +444,12 @@ class Runtime(Generic[S, I_co]):
         return following.follow(self._config, thread, after, live=live)
 
     @overload
-    def afollow(self, thread: str, *, after: int | str = 0, live: Literal[False] = False) -> AsyncIterator[Entry]: ...
+    def afollow(self, thread: str, *, after: int | str = 0, live: Literal[False] = False) -> AsyncFollowing[Entry]: ...
     @overload
-    def afollow(self, thread: str, *, after: int | str = 0, live: bool) -> AsyncIterator[Entry | LiveItem]: ...
-    def afollow(self, thread: str, *, after: int | str = 0, live: bool = False) -> AsyncIterator[Any]:
+    def afollow(self, thread: str, *, after: int | str = 0, live: bool) -> AsyncFollowing[Entry | LiveItem]: ...
+    def afollow(self, thread: str, *, after: int | str = 0, live: bool = False) -> AsyncFollowing[Any]:
         """Iterate over the thread's journal entries as they are stored; see `follow`. The first item checks."""
-        return following.afollow(self._config, thread, after, self._unhurried, live=live)
+        return AsyncFollowing(self._config, thread, after, self._unhurried, live=live)
 
     def drive(self, thread: str, *, max_tries: int | None = None) -> RunResult[S]:
         """Drive a thread that is due: one that was started and left, whose owner died, or that has mail. Workers call this.

@@ -21,8 +21,8 @@ class InterestForEver(Around):
 
     killer = "live.interest_ends_by_itself"
 
-    def follow_live(self, thread, *, for_s):
-        return self.inner.follow_live(thread, for_s=60.0)
+    def follow_live(self, threads, *, for_s):
+        return self.inner.follow_live(threads, for_s=60.0)
 
 
 class NewestBatchesFirst(Around):
@@ -39,8 +39,17 @@ class FollowersBeginAtTheOldest(Around):
 
     killer = "live.a_follower_begins_after_the_newest_batch"
 
-    def follow_live(self, thread, *, for_s):
-        return min(0, self.inner.follow_live(thread, for_s=for_s))
+    def follow_live(self, threads, *, for_s):
+        return dict.fromkeys(self.inner.follow_live(threads, for_s=for_s), 0)
+
+
+class NewsOfEntriesAlone(Around):
+    """Misses batches."""
+
+    killer = "live.news_is_found"
+
+    def news(self, known):
+        return self.inner.news({thread: (seq, 2**63 - 1) for thread, (seq, _) in known.items()})
 
 
 class BatchesStay(Around):

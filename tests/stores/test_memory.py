@@ -67,7 +67,7 @@ def test_close_forgets_everything():
         lambda: store.head("t"),
         lambda: store.query(ScheduleFilter()),
         lambda: store.delete_schedule("nightly"),
-        lambda: store.follow_live("t", for_s=1),
+        lambda: store.follow_live(["t"], for_s=1),
         lambda: store.relay("t", "1", b"item"),
     ):
         with pytest.raises(StoreError) as caught:

@@ -145,6 +145,67 @@ def test_async_followers_get_the_same(open_: Open) -> None:
     assert custom(found) == [0, 0.5, 1, 1.5, 2, 2.5]
 
 
+def test_async_followers_that_wait_are_asked_for_together() -> None:
+    graph, gate = gated(steps=1)
+    looks: list[str] = []
+    in_step: list[int] = []
+    """How many followers had looked by themselves, at each look for all of them together."""
+    together = asyncio.Event()
+
+    class Counted(MemoryStore):
+        def news(self, known: Any) -> set[str]:
+            in_step.extend([len(looks)] * (len(known) == len(threads)))
+            if len(in_step) == 3:
+                together.set()
+            return super().news(known)
+
+        def relayed(self, thread: str, *, after: int, limit: int) -> Any:
+            looks.extend([thread] * (limit > 1))  # `news` reads one
+            return super().relayed(thread, after=after, limit=limit)
+
+    with Runtime(graph, store=Counted()) as runtime:
+        threads = [runtime.start({}) for _ in range(8)]
+
+        async def read() -> list[list[Any]]:
+            readers = [runtime.afollow(thread, live=True) for thread in threads]
+            firsts = [[await anext(reader), *reader.ready()] for reader in readers]
+            rest = [asyncio.ensure_future(anext(reader)) for reader in readers]
+            await asyncio.wait_for(together.wait(), LIMIT_S)
+            gate.release(len(threads))
+            drives = [asyncio.get_running_loop().run_in_executor(None, runtime.drive, thread) for thread in threads]
+            await asyncio.gather(*drives)
+            return [
+                [*first, await one, *[item async for item in reader]]
+                for first, one, reader in zip(firsts, rest, readers, strict=True)
+            ]
+
+        found = asyncio.run(read())
+
+        assert in_step[0] == in_step[2]
+        for thread, items in zip(threads, found, strict=True):
+            seqs = [one.seq for one in items if isinstance(one, Entry)]
+            assert seqs == [entry.seq for entry in runtime.entries(thread)]
+
+
+def test_a_read_that_is_cancelled_loses_nothing(open_: Open) -> None:
+    graph, gate = gated(steps=1)
+    gate.release()
+    runtime = open_(graph)
+    thread = runtime.start({})
+
+    async def read() -> list[int]:
+        reader = runtime.afollow(thread)
+        found = [await anext(reader), *reader.ready()]
+        waits = asyncio.ensure_future(anext(reader))
+        await asyncio.sleep(0)
+        waits.cancel()
+        await asyncio.gather(waits, return_exceptions=True)
+        await asyncio.get_running_loop().run_in_executor(None, runtime.drive, thread)
+        return [one.seq for one in [*found, *[one async for one in reader]]]
+
+    assert asyncio.run(read()) == [entry.seq for entry in runtime.entries(thread)]
+
+
 def test_without_a_follower_nothing_is_handed_over(open_: Open) -> None:
     graph, gate = gated()
     for _ in range(3):

@@ -9,23 +9,25 @@ entry that it names, and before the next one. For the terms, see docs/glossary.m
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from time import sleep
 from typing import Final, TypeAlias, final
 
 from graphrt._journal.leases import release_now
 from graphrt._runs.entries import entries
-from graphrt._runs.live_feed import LiveFeed
+from graphrt._runs.live_feed import NO_PLACE, LiveFeed
 from graphrt._runs.live_items import LiveItem
 from graphrt._runs.live_positions import position_of
 from graphrt._runs.loading import the_store
 from graphrt._runs.run_config import RunConfig
-from graphrt._runs.watching import Call, Pauses, check_position, is_over
+from graphrt._runs.watching import SHORTEST_S, Pauses, check_position, is_over
 from graphrt.events import Entry
 
 Followed: TypeAlias = Entry | LiveItem
 """What a follower gets."""
 
+_AFTER_LIVE_S: Final = 0.025
+"""Seconds of the pause after a look that found live items alone."""
 PAGE: Final = 32
 """About how many entries are read at once. A hundred slow readers hold a hundred pages, so a page is small."""
 
@@ -44,17 +46,20 @@ class Follower:
         InputError: There is no such thread or entry, or the store carries no live items.
     """
 
-    __slots__ = ("_config", "_feed", "_has_more", "_pauses", "_seq", "_thread", "over")
+    __slots__ = ("_config", "_ends_quietly", "_has_more", "_pauses", "_seq", "feed", "over", "thread")
 
     def __init__(self, config: RunConfig, thread: str, after: int | str, *, live: bool) -> None:
         begins = position_of(after)
         check_position(config, thread, begins.seq)
         self._config = config
-        self._thread = thread
-        self._feed = LiveFeed(config, thread, begins) if live else None
+        self.thread: str = thread
+        self.feed: LiveFeed | None = LiveFeed(config, thread, begins) if live else None
+        """Reads the live items."""
         self._seq = begins.seq
         """Number of the last entry that was read."""
         self._pauses = Pauses()
+        self._ends_quietly = True
+        """Whether the thread may be over without another entry, as far as the last look shows."""
         self._has_more = False
         """Whether the last look stopped at a bound before it had read all that there was."""
         self.over: bool = False
@@ -62,7 +67,7 @@ class Follower:
 
     def look(self) -> list[Followed]:
         """Return what has come since the last look, in order: about `PAGE` entries at most, and their live items."""
-        store, thread, feed = the_store(self._config), self._thread, self._feed
+        store, thread, feed = the_store(self._config), self.thread, self.feed
         # If this process failed to release its claim on the thread, release it now: else the thread would look driven.
         release_now(store, thread)
         head = store.head(thread)
@@ -71,6 +76,7 @@ class Follower:
         read_to = feed.read() if feed is not None else None
         last = head.seq if read_to is None else min(read_to, head.seq)
         found: list[Followed] = []
+        had = self._seq
         page = entries(self._config, thread, after=self._seq, most=PAGE) if last > self._seq else ()
         for entry in page:
             if entry.seq > last:
@@ -85,9 +91,22 @@ class Follower:
             found += feed.before(self._seq + 1)
         self._has_more = bool(found) and self._seq < head.seq
         self.over = not found and self._seq == head.seq and is_over(store, head)
+        # A run that goes on, a timer or a child thread store an entry. A claim is released without one, and what is read
+        # before the first look without anything new says nothing of it.
+        self._ends_quietly = head.status not in ("running", "new") and (head.owned or bool(found))
         if found:
-            self._pauses.again()
+            # A run hands live items over every 0.05 seconds: the next ones are not there before.
+            self._pauses.again(SHORTEST_S if self._seq > had else _AFTER_LIVE_S)
         return found
+
+    def known(self) -> tuple[int, int] | None:
+        """Return the last entry and the last place that were read, as `Store.news` takes them.
+
+        None if the thread may be over without another entry, so that only a look shows it.
+        """
+        if self._ends_quietly:
+            return None
+        return self._seq, NO_PLACE if self.feed is None else self.feed.place
 
     def pause_s(self) -> float:
         """Return for how many seconds to wait before the next look."""
@@ -109,19 +128,3 @@ def _followed(follower: Follower) -> Iterator[Followed]:
         if follower.over:
             return
         sleep(follower.pause_s())
-
-
-async def afollow(
-    config: RunConfig, thread: str, after: int | str, call: Call, *, live: bool
-) -> AsyncIterator[Followed]:
-    """Yield as `follow`; the position is checked at the first read. *call* makes a call that may block."""
-    from asyncio import sleep as asleep
-
-    follower: Follower = await call(lambda: Follower(config, thread, after, live=live))
-    while True:
-        found: list[Followed] = await call(follower.look)
-        for one in found:
-            yield one
-        if follower.over:
-            return
-        await asleep(follower.pause_s())

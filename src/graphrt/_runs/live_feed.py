@@ -32,8 +32,12 @@ from graphrt.events import Entry
 
 INTEREST_S: Final = 10.0
 """Seconds for which interest is noted. A reader that is held up for longer misses items, and their number is shown."""
-RENEW_S: Final = 2.0
+RENEW_S: Final = 4.0
 """Seconds between two notes of interest."""
+NO_PLACE: Final = 2**63 - 1
+"""A place that no batch has, of a reader without live items."""
+_AT_ONCE: Final = 2
+"""Batches that are read at once: one more than there is in most looks, which so need one call."""
 _READ_BYTES: Final = 2**18
 """Bytes of items after which a reader gives what it has before it reads on: a hundred slow readers then hold little."""
 
@@ -62,15 +66,15 @@ class LiveFeed:
         self._held: deque[tuple[int, Sent]] = deque()
         """Items that were read and not given yet, in order, each with the entry after which it is given."""
         self._held_bytes = 0
-        self._renew_at = monotonic() + RENEW_S
+        self.renew_at: float = monotonic() + RENEW_S
         """Monotonic time at which interest is noted again."""
         head = self._store.head(thread)
         self._from = head.seq
         """What the driver showed before this entry is over, or is told again: a reader does not begin there."""
         self._first = head.first
-        self._store.follow_live(thread, for_s=INTEREST_S)
+        self._store.follow_live([thread], for_s=INTEREST_S)
         self._after = after
-        self._place = 0
+        self.place: int = 0
         """Place of the last batch that was read. All that are kept are read: what began earlier may go on."""
         self._seq = after.seq
         """The entry after which the item is given that was read last."""
@@ -101,21 +105,26 @@ class LiveFeed:
             None if all was read. Otherwise the number of the entry after which the last item is given that was read:
             entries after that one may not be given yet, because more items that come before them are in the store.
         """
-        if monotonic() >= self._renew_at:
-            # A store whose live items were deleted begins to count anew, and returns a smaller place.
-            self._place = min(self._place, self._store.follow_live(self._thread, for_s=INTEREST_S))
-            self._renew_at = monotonic() + RENEW_S
+        if monotonic() >= self.renew_at:
+            self.renewed(self._store.follow_live([self._thread], for_s=INTEREST_S)[self._thread])
         while self._held_bytes <= _READ_BYTES:
-            batches = self._store.relayed(self._thread, after=self._place, limit=1)
-            if not batches:
+            batches = self._store.relayed(self._thread, after=self.place, limit=_AT_ONCE)
+            for one in batches:
+                self.place = one.place
+                for sent in self._new(*opened(self._codec, one.body)):
+                    # All that comes before an entry has a smaller place than what its driver shows after it.
+                    self._seq = max(self._seq, sent.seq)
+                    self._held.append((self._seq, sent))
+                    self._held_bytes += sent.size
+            if len(batches) < _AT_ONCE:
                 return None
-            self._place = batches[0].place
-            for sent in self._new(*opened(self._codec, batches[0].body)):
-                # All that comes before an entry has a smaller place than what its driver shows after it.
-                self._seq = max(self._seq, sent.seq)
-                self._held.append((self._seq, sent))
-                self._held_bytes += sent.size
         return self._held[-1][0]
+
+    def renewed(self, newest: int) -> None:
+        """Note that interest was noted again, by a call that returned *newest* as the place of the newest batch."""
+        # A store whose live items were deleted begins to count anew, and returns a smaller place.
+        self.place = min(self.place, newest)
+        self.renew_at = monotonic() + RENEW_S
 
     def _new(self, heading: Heading, found: Sequence[Sent]) -> Iterator[Sent]:
         """Return the items of a batch that this reader is to be given, as far as it has not read them before."""
@@ -172,7 +181,7 @@ class LiveFeed:
         A reader that comes back finds the batches gone that it left, or items that were handed over before their writer
         first told everything.
         """
-        place, told, items = self._place, None, list[Sent]()
+        place, told, items = self.place, None, list[Sent]()
         while batches := self._store.relayed(self._thread, after=place, limit=1):
             place = batches[0].place
             heading, found = opened(self._codec, batches[0].body)

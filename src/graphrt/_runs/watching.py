@@ -48,9 +48,9 @@ class Pauses:
     def __init__(self) -> None:
         self._next_s = SHORTEST_S
 
-    def again(self) -> None:
-        """Note that something happened."""
-        self._next_s = SHORTEST_S
+    def again(self, shortest_s: float = SHORTEST_S) -> None:
+        """Note that something happened, so that the next pause has *shortest_s* seconds."""
+        self._next_s = shortest_s
         _resting.discard(self)
 
     def next_s(self) -> float:
@@ -59,12 +59,17 @@ class Pauses:
         if now >= _LONGEST_S:
             _resting.add(self)
             return max(now, len(_resting) / _RESTING_LOOKS)
-        self._next_s = min(now * _GROWTH, _LONGEST_S)
+        self._next_s = longer(now)
         return now
 
 
 _resting: Final = WeakSet[Pauses]()
 """The readers of this process that rest."""
+
+
+def longer(pause_s: float) -> float:
+    """Return the length of the pause after one in which nothing happened."""
+    return min(pause_s * _GROWTH, _LONGEST_S)
 
 
 def is_settled(head: Head) -> bool:

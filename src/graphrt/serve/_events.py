@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Mutable
 from typing import Any, Final, Protocol, TypeAlias, final
 
 from graphrt.events import Entry
-from graphrt.runtime import LiveItem
+from graphrt.runtime import AsyncFollowing, LiveItem
 from graphrt.serve._bounds import Bounds
 from graphrt.serve._problems import problem
 from graphrt.wires import plain_data
@@ -30,6 +30,8 @@ ABORT: Final = "graphrt.abort"
 not read. Other servers close it when that was read, or TCP gives up."""
 OVER: Final = object()
 """What `anext` returns at the end of a stream."""
+_PART_BYTES: Final = 2**16
+"""Bytes after which a part of the body ends."""
 HEADERS: Final = {
     "content-type": "text/event-stream; charset=utf-8",
     "cache-control": "no-store",
@@ -112,7 +114,7 @@ class EventStream:
 
     def __init__(
         self,
-        items: AsyncIterator[Entry | LiveItem],
+        items: AsyncFollowing[Entry | LiveItem],
         first: asyncio.Future[Any],
         *,
         form: Form,
@@ -159,9 +161,7 @@ class EventStream:
         """Let go of what the stream follows."""
         self._first.cancel()
         await asyncio.gather(self._first, return_exceptions=True)
-        close = getattr(self._items, "aclose", None)
-        if close is not None:
-            await close()
+        await self._items.aclose()
         self._closed(self)
 
     async def _pump(self, send: Send) -> None:
@@ -172,7 +172,7 @@ class EventStream:
         try:
             item: Any = await self._first
             while item is not OVER:
-                if body := await form.item(item):
+                async for body in self._bodies([item, *self._items.ready()]):
                     await self._write(send, _part(body))
                 if form.over:
                     return
@@ -180,6 +180,21 @@ class EventStream:
             await self._write(send, _part(await form.end()))
         except Exception as error:  # noqa: BLE001 - of a store, for instance; the status is sent, so an event says it
             await self._write(send, _part(form.problem(error)))
+
+    async def _bodies(self, items: list[Entry | LiveItem]) -> AsyncIterator[bytes]:
+        """Yield what is sent of items that came together, in few parts: each costs a call of the server and the system."""
+        parts: list[bytes] = []
+        size = 0
+        for item in items:
+            parts.append(part := await self._form.item(item))
+            size += len(part)
+            if size > _PART_BYTES:
+                yield b"".join(parts)
+                parts, size = [], 0
+            if self._form.over:
+                break
+        if size:
+            yield b"".join(parts)
 
     async def _watch(self, send: Send) -> None:
         """Send comments while nothing comes; return if the reader does not read."""

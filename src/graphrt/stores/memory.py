@@ -370,9 +370,10 @@ class MemoryStore(StoreVerbs):
                 del self._memory[name]
             return len(gone)
 
-    def follow_live(self, thread: str, *, for_s: float) -> int:
-        """Note interest in *thread* for *for_s* seconds, and return the place of its newest batch, or 0."""
-        return self._board().follow(check_id(thread), for_s)
+    def follow_live(self, threads: Iterable[str], *, for_s: float) -> dict[str, int]:
+        """Note interest in *threads* for *for_s* seconds, and return the places of their newest batches, or 0."""
+        board = self._board()
+        return {thread: board.follow(thread, for_s) for thread in [check_id(thread) for thread in threads]}
 
     def relay(self, thread: str, id: str, body: bytes, *, forget: int = 0) -> int:
         """Keep a batch of live items, delete those at the place *forget* and before, and return its place."""

@@ -339,15 +339,15 @@ class Store(ABC):
     # Live items are no part of a thread: they are lost with a crash, are in no copy, export or backup, and are deleted
     # after `KEPT_S` seconds. Nothing that these methods write need be durable, and none looks whether the thread exists.
 
-    def follow_live(self, thread: str, *, for_s: float) -> int:
-        """Note that a follower of *thread* reads live items for the next *for_s* seconds ("live"). Repeat to renew.
+    def follow_live(self, threads: Iterable[str], *, for_s: float) -> dict[str, int]:
+        """Note that followers of *threads* read live items for the next *for_s* seconds ("live"). Repeat to renew.
 
         Args:
-            thread: The thread's id.
+            threads: Ids of the threads.
             for_s: Seconds, more than 0 and at most `LONGEST_INTEREST_S`.
 
         Returns:
-            The place of the newest batch of the thread, 0 without any: a new follower begins after it. If it is smaller
+            The place of the newest batch of each thread, 0 without any: a new follower begins after it. If it is smaller
             than a place that was read before, the store has begun to count anew.
         """
         raise self._lack("live")
@@ -372,6 +372,27 @@ class Store(ABC):
         raise self._lack("live")
 
     # -- for every store ---------------------------------------------------------------------------------------------
+
+    def news(self, known: Mapping[str, tuple[int, int]]) -> set[str]:
+        """Return the threads of *known* that have something new for a reader. It asks for many threads at once.
+
+        A thread does if its last entry is another one than the reader knows, if it has a newer batch of live items, or
+        if there is no such thread, or none with entries. The readers of a process are asked for together, ten times a
+        second and more, so a store should answer with one query, and without any while nothing is written.
+
+        Args:
+            known: Thread to the last entry that its reader knows, and the place of the last batch that it has read. A
+                reader of entries alone gives a place that no batch has.
+        """
+        found: set[str] = set()
+        for thread, (seq, place) in known.items():
+            try:
+                is_new = self.head(thread).seq != seq or not seq
+            except InputError:  # it was deleted
+                is_new = True
+            if is_new or ("live" in self.offers and self.relayed(thread, after=place, limit=1)):
+                found.add(thread)
+        return found
 
     def threads(self) -> Iterator[str]:
         """Yield the ids of all threads with entries, in order of creation, page by page."""
@@ -479,7 +500,7 @@ class Store(ABC):
 OPERATIONS: Final = (
     "claim", "renew", "release", "commit", "head", "query", "load", "records", "blobs", "delete", "delete_many",
     "prune", "close", "erase", "post", "put_schedule", "move_schedule", "delete_schedule", "follow_live", "relay", "relayed", "forget_live",
-    "write_memory", "purge_memory",
+    "write_memory", "purge_memory", "news",
 )
 # fmt: on
 """Methods of the protocol, which a `FlakyStore` can make fail."""

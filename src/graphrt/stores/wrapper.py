@@ -9,7 +9,7 @@ a subclass overrides the few that it needs, and a new method of the protocol is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -266,8 +266,10 @@ class StoreWrapper(StoreVerbs):
         inner = self.inner_namespace(namespace, scope=True)
         return self.call(self.store.purge_memory, expired_by=expired_by, namespace=inner)
 
-    def follow_live(self, thread: str, *, for_s: float) -> int:
-        return self.call(self.store.follow_live, self.inner_id(thread), for_s=for_s)
+    def follow_live(self, threads: Iterable[str], *, for_s: float) -> dict[str, int]:
+        inner = {self.inner_id(thread): thread for thread in threads}
+        found: dict[str, int] = self.call(self.store.follow_live, inner, for_s=for_s)
+        return {inner[thread]: place for thread, place in found.items()}
 
     def relay(self, thread: str, id: str, body: bytes, *, forget: int = 0) -> int:
         inner = self.inner_id(thread)
@@ -279,6 +281,11 @@ class StoreWrapper(StoreVerbs):
 
     def forget_live(self, threads: Iterable[str]) -> None:
         self.call(self.store.forget_live, [self.inner_id(thread) for thread in threads])
+
+    def news(self, known: Mapping[str, tuple[int, int]]) -> set[str]:
+        inner = {self.inner_id(thread): thread for thread in known}
+        found: set[str] = self.call(self.store.news, {one: known[thread] for one, thread in inner.items()})
+        return {inner[one] for one in found}
 
     def close(self) -> None:
         self.call(self.store.close)

@@ -278,14 +278,18 @@ DELETE_SCHEDULE: Final = "DELETE FROM {s}.schedule WHERE name = %s"
 
 # Live items.
 _TIDY: Final = (
-    f"WITH a AS (DELETE FROM {{s}}.live_batch WHERE at < clock_timestamp() - {KEPT_S:.0f} * interval '1 second'),"
-    " b AS (DELETE FROM {s}.live_follower WHERE until < clock_timestamp() AND thread <> %(thread)s)"
+    f"WITH a AS (DELETE FROM {{s}}.live_batch WHERE at < clock_timestamp() - {KEPT_S:.0f} * interval '1 second')"
 )
+# In the order of the threads, so that two processes with the same threads do not wait for each other.
 FOLLOW: Final = (
-    f"{_TIDY}, c AS (INSERT INTO {{s}}.live_follower AS f (thread, until)"
-    " VALUES (%(thread)s, clock_timestamp() + %(for_s)s * interval '1 second')"
+    f"{_TIDY}, b AS (DELETE FROM {{s}}.live_follower"
+    " WHERE until < clock_timestamp() AND thread <> ALL (%(threads)s::text[])),"
+    " c AS (INSERT INTO {s}.live_follower AS f (thread, until)"
+    " SELECT thread, clock_timestamp() + %(for_s)s * interval '1 second' FROM unnest(%(threads)s::text[]) AS thread"
+    ' ORDER BY thread COLLATE "C"'
     " ON CONFLICT (thread) DO UPDATE SET until = greatest(f.until, excluded.until))"
-    " SELECT coalesce(max(place), 0) FROM {s}.live_batch WHERE thread = %(thread)s"
+    " SELECT k.thread, (SELECT coalesce(max(place), 0) FROM {s}.live_batch AS l WHERE l.thread = k.thread)"
+    " FROM unnest(%(threads)s::text[]) AS k (thread)"
 )
 RELAY: Final = (
     f"{_TIDY}, c AS (DELETE FROM {{s}}.live_batch WHERE thread = %(thread)s AND place <= %(forget)s)"
@@ -293,6 +297,12 @@ RELAY: Final = (
 )
 RELAYED: Final = "SELECT place, id, body FROM {s}.live_batch WHERE thread = %s AND place > %s ORDER BY place LIMIT %s"
 FORGET_LIVE: Final = "DELETE FROM {s}.live_batch WHERE thread = ANY (%s::text[])"
+NEWS: Final = (
+    "SELECT k.thread FROM unnest(%s::text[], %s::bigint[], %s::bigint[]) AS k (thread, seq, place)"
+    " LEFT JOIN {s}.thread AS t ON t.id = k.thread"
+    " WHERE t.seq IS DISTINCT FROM k.seq OR k.seq = 0 OR EXISTS"
+    " (SELECT FROM {s}.live_batch AS l WHERE l.thread = k.thread AND l.place > k.place)"
+)
 FOLLOWED: Final = (
     "SELECT thread FROM {s}.live_follower WHERE thread = ANY (%(threads)s::text[]) AND thread > %(after)s"
     " AND until > clock_timestamp() ORDER BY thread LIMIT %(most)s"

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, final
 
@@ -408,10 +408,10 @@ class PostgresStore(StoreVerbs):
         values = [expired_by, *MemoryFilter(now=expired_by, namespace=namespace).bounds]
         return int(self._calls.ask("purge the memory", _memory.PURGE, values).rowcount)
 
-    def follow_live(self, thread: str, *, for_s: float) -> int:
-        """Note interest in *thread* for *for_s* seconds, at most 60; return the place of its newest batch, or 0."""
-        values = {"thread": check_id(thread), "for_s": min(for_s, LONGEST_INTEREST_S)}
-        return int(self._calls.ask(f"follow thread {thread!r}", _statements.FOLLOW, values).fetchall()[0][0])
+    def follow_live(self, threads: Iterable[str], *, for_s: float) -> dict[str, int]:
+        """Note interest in *threads* for *for_s* seconds, at most 60; return the places of their newest batches, or 0."""
+        values = {"threads": [*{check_id(thread) for thread in threads}], "for_s": min(for_s, LONGEST_INTEREST_S)}
+        return dict(self._calls.ask("follow threads", _statements.FOLLOW, values).fetchall())
 
     def relay(self, thread: str, id: str, body: bytes, *, forget: int = 0) -> int:
         """Keep a batch of live items, delete those up to the place *forget*, return its place."""
@@ -429,6 +429,13 @@ class PostgresStore(StoreVerbs):
     def forget_live(self, threads: Iterable[str]) -> None:
         """Delete all batches of *threads*."""
         self._calls.ask("forget live items", _statements.FORGET_LIVE, [[*threads]])
+
+    def news(self, known: Mapping[str, tuple[int, int]]) -> set[str]:
+        """Return the threads of *known* that have something new for a reader. See `Store.news`."""
+        rows = [(check_id(thread), *at) for thread, at in known.items()]
+        columns = [[*column] for column in zip(*rows, strict=True)]
+        found = self._calls.ask("look for news", _statements.NEWS, columns).fetchall() if rows else []
+        return {thread for (thread,) in found}
 
     # Whole threads.
 
@@ -551,6 +558,7 @@ class PostgresStore(StoreVerbs):
                 "snapshot",
                 "blob",
                 "memory",
+                "live_batch",
             ):  # not in a transaction, where VACUUM cannot run
                 self._calls.run(connection, "VACUUM {s}." + table)
 

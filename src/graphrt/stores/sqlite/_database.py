@@ -32,6 +32,7 @@ from graphrt.stores.sqlite._files import Folder, identity, with_polling
 from graphrt.stores.sqlite._group_commit import DONE, CalledInsideError, Group, Write
 from graphrt.stores.sqlite._journal_modes import Pragmas
 from graphrt.stores.sqlite._log import Log
+from graphrt.stores.sqlite._unchanged import Stamp, stamp
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -85,6 +86,8 @@ class Database:
         """What this user could not write when the connection was opened, the file or its folder; None if neither."""
         self._state: files.State | None = None
         """State of the file when it was opened read-only; None if it is read with locks."""
+        self._changes = 0
+        """How often the file was opened or written by this object."""
         self._group = Group()
         self._log = Log(path, log_limit_bytes)
         closed_for_forks(self)
@@ -114,6 +117,7 @@ class Database:
                 raise files.gone(self.path)
             opened = files.open_file(self.path, busy_timeout_s=self._busy_timeout_s, pragmas=self._pragmas)
             self._db, self._logged, self._read_only, self._state = opened
+            self._changes += 1
             self._kept[:] = [self._db]
             self._file = identity(self.path)
             if self._logged:
@@ -188,6 +192,10 @@ class Database:
             raise
         return found
 
+    def stamp(self, db: Connection) -> Stamp:
+        """Return what changes with the file, to a caller inside `read`."""
+        return stamp(db, self._changes)
+
     def write(self, write: Write[T]) -> T:
         """Return the result of *write* once everything that it wrote is durable. The caller does not hold the lock.
 
@@ -232,6 +240,7 @@ class Database:
             step = _END
             # With a rollback journal, COMMIT waits for readers. With a log it waits for nothing.
             with_polling(partial(db.execute, "COMMIT"), 0.0 if self._logged else self._busy_timeout_s)
+            self._changes += 1
             for one in writes:
                 one.end()
         except BaseException as error:

@@ -32,6 +32,7 @@ from graphrt.stores.sqlite import _journal_modes as modes
 from graphrt.stores.sqlite._errors import explain, of_a_row, of_sqlite, primary
 from graphrt.stores.sqlite._files import identity, with_polling
 from graphrt.stores.sqlite._reading import MESSAGE
+from graphrt.stores.sqlite._unchanged import Known, Unchanged, stamp
 from graphrt.stores.values import KEPT_S, LONGEST_INTEREST_S, LiveBatch
 
 if TYPE_CHECKING:
@@ -62,8 +63,12 @@ _FOLLOW: Final = (
     " ON CONFLICT(thread) DO UPDATE SET until = CASE WHEN until BETWEEN :until AND :most THEN until ELSE :until END"
 )
 _NEWEST: Final = "SELECT coalesce(max(place), 0) FROM batch WHERE thread = ?"
+_NEWER: Final = "SELECT 1 FROM batch WHERE thread = ? AND place > ? LIMIT 1"
 # The upper bound is for a clock that was set back: an interest noted before that counts as over.
 _FOLLOWED: Final = "SELECT thread FROM follower WHERE until BETWEEN ? AND ? AND thread IN (MARKS) ORDER BY thread"
+_TRIES: Final = 40
+_PAUSE_S: Final = 0.05
+"""How often it is tried to empty the log while other connections use the file, and the seconds between two of these."""
 _AT_ONCE: Final = 500
 """Threads that one statement asks for, because SQLite limits the number of parameters."""
 
@@ -83,20 +88,25 @@ class LiveFile:
         self._db: Connection | None = None
         self._file: tuple[int, int] | None = None
         """Device and inode of the file that is open."""
+        self._changes = 0
+        """How often the file was opened or written by this object."""
+        self._unread: Final = Unchanged()
         self._closed = False
         closed_for_forks(self)
 
-    def follow(self, thread: str, for_s: float) -> int:
-        """Note a follower for *for_s* seconds, and return the place of the newest batch of *thread*; 0 without any."""
+    def follow(self, threads: Iterable[str], for_s: float) -> dict[str, int]:
+        """Note followers for *for_s* seconds; return the places of the newest batches of *threads*, 0 without any."""
+        followed = {*threads}
 
-        def work(db: Connection) -> int:
+        def work(db: Connection) -> dict[str, int]:
             now = time.time()
             self._tidy(db, now)
             most = now + LONGEST_INTEREST_S
-            db.execute(_FOLLOW, {"thread": thread, "until": min(now + for_s, most), "most": most})
-            return int(db.execute(_NEWEST, (thread,)).fetchall()[0][0])
+            until = min(now + for_s, most)
+            db.executemany(_FOLLOW, [{"thread": thread, "until": until, "most": most} for thread in followed])
+            return {thread: int(db.execute(_NEWEST, (thread,)).fetchall()[0][0]) for thread in followed}
 
-        return self._do(work, making=True) or 0
+        return self._do(work, making=True) or {}
 
     def followed(self, threads: Iterable[str], after: str, most: int) -> list[str]:
         """Return those of *threads* after *after* that have a follower, at most *most* (-1: all); none without a file."""
@@ -133,6 +143,17 @@ class LiveFile:
         rows = self._do(lambda db: MESSAGE.checked(db.execute(text, (thread, place, limit)).fetchall())) or []
         return [LiveBatch(*row) for row in rows]
 
+    def news(self, known: Known) -> set[str]:
+        """Return the threads of *known* with a batch after the last place that their reader knows; none without a file."""
+
+        def work(db: Connection) -> set[str]:
+            def is_new(thread: str, _seq: int, place: int) -> bool:
+                return bool(db.execute(_NEWER, (thread, place)).fetchall())
+
+            return self._unread.look(stamp(db, self._changes), known, is_new)
+
+        return self._do(work) or set()
+
     def forget(self, threads: Iterable[str]) -> None:
         """Delete batches of *threads*; if that fails, the whole file.
 
@@ -154,6 +175,39 @@ class LiveFile:
         """Delete what is over, so that the file stays small. Rows from the future date from before a clock change."""
         db.execute("DELETE FROM batch WHERE at < ? OR at > ?", (now - KEPT_S, now + LONGEST_INTEREST_S))
         db.execute("DELETE FROM follower WHERE until < ? OR until > ?", (now, now + LONGEST_INTEREST_S))
+
+    def scrub(self) -> list[str]:
+        """Empty the file's write-ahead log, which may hold erased values; return a sentence if that is not possible.
+
+        In the file itself, deleted bytes are overwritten (`secure_delete`). The log of the database is not emptied so,
+        because a checkpoint is not safe while other processes write (decision 0063). This file may be lost at any time.
+        """
+        with suppress(StoreError):  # the file cannot be used, and is replaced by the next call
+            for _ in range(_TRIES):
+                if self._is_emptied():
+                    return []
+                time.sleep(_PAUSE_S)
+        return [
+            (
+                f"Other connections use {self.path!r}, the file of live items, so its write-ahead log may hold erased "
+                "values. Erase again when they are closed, or delete the file: it is made anew."
+            )
+        ]
+
+    def _is_emptied(self) -> bool:
+        """Empty the log, and return whether that was possible; also if there is no file."""
+        self._home.check()
+        with self._lock:
+            try:
+                db = self._opened(making=False)
+                return db is None or not db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
+            except Exception as error:
+                if not of_sqlite(error):
+                    raise
+                self._drop()
+                if primary(error) in _DAMAGED:
+                    self._remove()
+                return False
 
     def close(self) -> None:
         """Close the file. May be called again."""
@@ -196,6 +250,7 @@ class LiveFile:
         try:
             found = work(db)
             db.execute("COMMIT")
+            self._changes += making
         except BaseException:
             if db.in_transaction:
                 db.execute("ROLLBACK")
@@ -238,6 +293,7 @@ class LiveFile:
             db.close()
             raise
         self._db, self._file = db, identity(self.path)
+        self._changes += 1
         return db
 
     def _make(self, db: Connection, version: Any) -> None:

@@ -223,6 +223,11 @@ def row_by_id(db: Connection, thread: str, *, damaged: bool = False) -> Row | No
     return Row(*found[0]) if damaged else row_of(found[0])
 
 
+def has_moved(db: Connection, thread: str, seq: int, _place: int) -> bool:
+    """Return whether the last entry of *thread* is not *seq*, or it has none, or there is no such thread."""
+    return not seq or db.execute("SELECT seq FROM thread WHERE id = ?", (thread,)).fetchall() != [(seq,)]
+
+
 def row_by_no(db: Connection, no: int) -> Row | None:
     """Return the row of the thread numbered *no*, or None if there is none.
 

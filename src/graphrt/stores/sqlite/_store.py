@@ -25,7 +25,7 @@ definition of a schedule has a random *version*, so that a worker cannot move on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, TypeGuard, final
@@ -63,6 +63,7 @@ from graphrt.stores.sqlite._live_file import LiveFile
 from graphrt.stores.sqlite._query import SQL, due_by_mail, fetched, inbox
 from graphrt.stores.sqlite._reading import MESSAGE, SCHEDULE, Row, head, row_of
 from graphrt.stores.sqlite._schema import SPAN
+from graphrt.stores.sqlite._unchanged import Unchanged
 from graphrt.stores.sqlite._writing import SqliteClaim
 from graphrt.stores.values import (
     EVERYTHING,
@@ -154,6 +155,7 @@ class SqliteStore(StoreVerbs):
             resolve(path), busy_timeout_s=busy_timeout_s, pragmas=_pragmas, log_limit_bytes=log_limit_bytes
         )
         self._live = LiveFile(self._file.path, self._file.home)
+        self._unmoved: Final = Unchanged()
 
     @property
     def path(self) -> str:
@@ -473,9 +475,9 @@ class SqliteStore(StoreVerbs):
         kept = "no item of the memory was deleted"
         return self._file.write(Write(lambda db: memory.purge(db, expired_by, bounds), lambda _db, _: False, kept, ""))
 
-    def follow_live(self, thread: str, *, for_s: float) -> int:
-        """Note that a follower reads live items of *thread* for *for_s* seconds. Returns its newest batch's place."""
-        return self._live.follow(check_id(thread), for_s)
+    def follow_live(self, threads: Iterable[str], *, for_s: float) -> dict[str, int]:
+        """Note that followers read live items of *threads* for *for_s* seconds. Returns their newest batches' places."""
+        return self._live.follow([check_id(thread) for thread in threads], for_s)
 
     def relay(self, thread: str, id: str, body: bytes, *, forget: int = 0) -> int:
         """Keep a batch of live items, and return its place. Older batches up to the place *forget* are deleted."""
@@ -488,6 +490,14 @@ class SqliteStore(StoreVerbs):
     def forget_live(self, threads: Iterable[str]) -> None:
         """Delete all batches of *threads*."""
         self._live.forget(threads)
+
+    def news(self, known: Mapping[str, tuple[int, int]]) -> set[str]:
+        """Return the threads of *known* that have something new for a reader. See `Store.news`."""
+
+        def moved(db: Connection) -> set[str]:
+            return self._unmoved.look(self._file.stamp(db), known, partial(reading.has_moved, db))
+
+        return self._file.read(moved) | self._live.news(known)
 
     # Whole threads, and the whole file.
 
@@ -615,7 +625,7 @@ class SqliteStore(StoreVerbs):
 
     def _scrub(self) -> list[str]:
         """Overwrite freed bytes after an erasure, and return sentences about what is left."""
-        return whole_file.scrub(self._file)
+        return [*whole_file.scrub(self._file), *self._live.scrub()]
 
     def backup(self, path: str | PathLike[str]) -> str:
         """Copy the whole file to the new file *path*, which appears there when it is complete.

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from time import sleep
+from typing import Final
 
 from graphrt.errors import InputError
 from graphrt.stores.filters import FollowerFilter
-from graphrt.testing.conformance._world import World, refused, same
+from graphrt.stores.values import Commit
+from graphrt.testing.conformance._world import AT, World, entry, refused, same
+
+_NO_PLACE: Final = 2**63 - 1
+"""What a reader of entries alone gives as the place of the last batch."""
 
 
 def a_follower_is_told_to_the_driver(w: World) -> None:
     """`followed` returns those of the named threads whose live items somebody reads."""
     same(w.store.query(FollowerFilter(threads=["a", "b"])), [], "followed threads, before anybody follows")
-    w.store.follow_live("a", for_s=30.0)
-    w.store.follow_live("c", for_s=30.0)
+    w.store.follow_live(["a"], for_s=30.0)
+    w.store.follow_live(["c"], for_s=30.0)
     same(sorted(w.store.query(FollowerFilter(threads=["b", "a", "c", "nobody"]))), ["a", "c"], "followed threads")
     same(w.store.query(FollowerFilter(threads=[*iter(["b"])])), [], "followed threads among others")
     same(w.store.query(FollowerFilter(threads=[])), [], "followed threads among none")
@@ -21,9 +26,9 @@ def a_follower_is_told_to_the_driver(w: World) -> None:
 
 def interest_ends_by_itself(w: World) -> None:
     """Interest that is not renewed ends; a shorter note of another follower does not end it."""
-    w.store.follow_live("short", for_s=0.05)
-    w.store.follow_live("long", for_s=30.0)
-    w.store.follow_live("long", for_s=0.05)
+    w.store.follow_live(["short"], for_s=0.05)
+    w.store.follow_live(["long"], for_s=30.0)
+    w.store.follow_live(["long"], for_s=0.05)
     for _ in range(500):
         if not w.store.query(FollowerFilter(threads=["short"])):
             break
@@ -49,11 +54,13 @@ def batches_are_read_in_order(w: World) -> None:
 
 def a_follower_begins_after_the_newest_batch(w: World) -> None:
     """`follow_live` returns the place of the thread's newest batch, and 0 if there is none."""
-    same(w.store.follow_live("t", for_s=30.0), 0, "the place without batches")
+    same(w.store.follow_live(["t"], for_s=30.0), {"t": 0}, "the place without batches")
     w.store.relay("t", "a", b"x")
     place = w.store.relay("t", "b", b"y")
-    w.store.relay("u", "a", b"z")
-    same(w.store.follow_live("t", for_s=30.0), place, "the place of the newest batch")
+    other = w.store.relay("u", "a", b"z")
+    places = w.store.follow_live(["t", "u", "v"], for_s=30.0)
+    same(places, {"t": place, "u": other, "v": 0}, "the places of the newest batches")
+    same(w.store.follow_live([], for_s=30.0), {}, "the places of no thread")
 
 
 def batches_are_forgotten(w: World) -> None:
@@ -71,10 +78,32 @@ def batches_are_forgotten(w: World) -> None:
     same(w.store.relayed("t", after=0, limit=10), [], "batches of a thread that was deleted")
 
 
+def news_is_found(w: World) -> None:
+    """`news` returns the threads with another last entry than the reader knows, or with a batch that it has not read."""
+    other = w.open() if w.store.durable else w.store  # another process would use another object
+    claim = w.held("t")
+    known = {"t": (1, 0)}
+    for _ in range(2):  # when it is asked again, a store may know the answer
+        same(w.store.news(known), set(), "news of a thread to which nothing happened")
+    same(w.store.news({"t": (0, 0), "nobody": (1, 0)}), {"t", "nobody"}, "news of threads that moved and that are gone")
+    place = other.relay("t", "a", b"x")
+    same(w.store.news({"t": (1, _NO_PLACE)}), set(), "news for a reader of entries alone")
+    same(w.store.news(known), {"t"}, "news after a batch")
+    same(w.store.news({"t": (1, place)}), set(), "news for a reader that has read the batch")
+    w.store.relay("t", "b", b"y")
+    same(w.store.news({"t": (1, place)}), {"t"}, "news after a batch of the same store object")
+    w.store.commit(claim, Commit(1, AT, [entry(2)], release=True))
+    same(w.store.news({"t": (1, _NO_PLACE)}), {"t"}, "news after a commit")
+    same(w.store.news({"t": (2, _NO_PLACE)}), set(), "news for a reader that has read the entry")
+    other.commit(w.claim("t", store=other), Commit(2, AT, [entry(3)], release=True))
+    same(w.store.news({"t": (2, _NO_PLACE)}), {"t"}, "news after a commit of another store object")
+    same(w.store.news({}), set(), "news of no thread")
+
+
 def live_items_need_a_valid_id(w: World) -> None:
     """An id that no thread can have is refused."""
     for call in (
-        lambda: w.store.follow_live("a b", for_s=1.0),
+        lambda: w.store.follow_live(["a b"], for_s=1.0),
         lambda: w.store.relay("a b", "a", b"x"),
         lambda: w.store.relayed("a b", after=0, limit=1),
     ):
