@@ -331,7 +331,7 @@ class Tooling:
             goto=kept.get("goto"),
         )
         if emit is not None:
-            emit(ToolEnded(call=shown, text=done.text, error=done.error, value=done.value))
+            emit(ToolEnded(call=shown, text=done.text, content=done.content, error=done.error, value=done.value))
         return done
 
     def _idempotency_key(self, one: Ready) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
 from graphrt._usage.budget import BudgetWarning
 from graphrt.events import Usage
-from graphrt.harness.messages import ToolCall
+from graphrt.harness.messages import Content, ToolCall
 from graphrt.harness.protocol import StreamItem
 
 __all__ = [
@@ -76,6 +77,8 @@ class ToolEnded:
     raised one that ends the run."""
     error: bool = False
     """Whether the call failed."""
+    content: Sequence[Content] = ()
+    """Texts and media of the result in order, if there are media; else empty."""
     value: Any = None
     """The result for the program; None after a restart."""
 
