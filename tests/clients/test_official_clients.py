@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.wires.chats import ANSWERS, GIVEN, fold, opened, wired
+from tests.wires.chats import ANSWERS, GIVEN, LABEL, PICTURE, fold, opened, wired
 
 HERE = Path(__file__).parent
 
@@ -54,4 +54,6 @@ def test_the_official_clients_take_the_wires_and_have_the_same_texts(clients: Pa
     assert said == ["The blue one.", "Done: kettle is put aside.", "Red and blue."]
     texts = [one["text"] for one in page["message"]["parts"] if one["type"] == "text"]
     assert texts == ["Done: kettle is put aside.", "Red and blue."]
+    made = [one["url"] for one in page["message"]["parts"] if one["type"] == "file"]
+    assert made == [LABEL.data_url(), PICTURE.data_url()]
     assert {one["state"] for one in page["message"]["parts"] if one["type"] == "dynamic-tool"} == {"output-available"}

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.wires.chats import Desk, opened
-from tests.wires.test_ag_ui import Event, Page, ends
+from tests.wires.chats import PICTURE, Desk, opened
+from tests.wires.test_ag_ui import Event, Page, ends, image
 
 from graphrt import END, START, Context, GraphBuilder, Runtime
 from graphrt.harness import Agent as HarnessAgent
@@ -23,6 +23,8 @@ Serve = Callable[..., Served]
 
 def as_sent(one: dict[str, Any]) -> dict[str, Any]:
     """A message of a page as its client sends it with the next request."""
+    if "file" in one:
+        return {"id": one["id"], "role": "activity", "activityType": "file", "content": one["file"]}
     calls = [
         {"id": id_, "function": {"name": name, "arguments": text}} for id_, (name, text) in one.get("calls", {}).items()
     ]
@@ -180,6 +182,17 @@ def test_what_a_thread_cannot_take_is_a_problem(agent: Callable[..., Agent]) -> 
 
     assert [(one.status_code, one.json()["code"]) for one in refused] == [(400, "bad-request-part")] * 4
     assert front.served("GET", "/threads", graph="desk").json()["threads"] == []
+
+
+def test_a_page_sends_files_beside_its_text(agent: Callable[..., Agent]) -> None:
+    front = agent()
+    content = [{"type": "text", "text": "A kettle"}, image(PICTURE)]
+
+    page = front.taken(front.post(messages=[{"id": "m1", "role": "user", "content": content}]))
+
+    assert page.messages[0]["text"] == content
+    (said, *_) = front.served("GET", "/threads/t", graph="desk").json()["state"]["messages"]
+    assert said["content"][1].startswith("<Image image/png, ")
 
 
 def test_a_caller_sees_fields_and_does_what_their_rights_let_them(agent: Callable[..., Agent]) -> None:

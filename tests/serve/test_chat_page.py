@@ -105,6 +105,45 @@ def page():
 
 @pytest.mark.slow
 @pytest.mark.needs("playwright", "chromium")
+def test_a_person_sends_a_picture_and_is_shown_one(served, page):
+    import json
+
+    from graphrt.harness import Image
+    from graphrt.harness.protocol import AgentReply
+    from graphrt.serve import Bounds
+
+    cat = bytes.fromhex(
+        "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
+        "1f15c4890000000d49444154789c6360606060000000050001a5f645400000000049454e44ae426082"
+    )
+    server = served(
+        chats(AgentReply(text="A cat, too.", media=(Image.from_bytes(cat),))), bounds=Bounds(file_bytes=200, files=1)
+    )
+
+    page.goto(f"{server.url}/chat")
+    chooser = page.locator("#files")
+    chooser.set_input_files({"name": "large.txt", "mimeType": "text/plain", "buffer": b"x" * 201})
+    page.get_by_text("large.txt has more than 200 bytes.").wait_for()
+    chooser.set_input_files({"name": "cat.png", "mimeType": "image/png", "buffer": cat})
+    page.get_by_role("button", name="Remove cat.png").wait_for()
+    chooser.set_input_files({"name": "dog.png", "mimeType": "image/png", "buffer": cat})
+    page.get_by_text("A message takes at most 1 files.").wait_for()
+    page.get_by_role("button", name="Send").click()
+    page.get_by_text("A cat, too.").wait_for()
+    page.get_by_role("button", name="Stop").wait_for(state="hidden")
+    page.reload()
+    page.get_by_role("img", name="An image").wait_for()
+
+    log = page.get_by_role("log")
+    assert log.get_by_role("img").count() == 2
+    assert log.locator("img").evaluate_all("all => all.every((one) => one.naturalWidth === 1)")
+    thread = page.url.partition("chat=")[2]
+    said = server("GET", f"/threads/{thread}", graph="chat").json()["state"]["messages"]
+    assert "cat.png" in json.dumps(said[0])
+
+
+@pytest.mark.slow
+@pytest.mark.needs("playwright", "chromium")
 def test_a_person_chats_approves_answers_and_loads_the_page_again(served, page):
     import threading
     from typing import Annotated, NotRequired, TypedDict

@@ -10,12 +10,17 @@ from pydantic import BaseModel
 from graphrt import END, START, Context, GraphBuilder, Runtime
 from graphrt.events import Entry
 from graphrt.graph import CompiledGraph
-from graphrt.harness import Agent, FunctionModel, Message, ModelRequest, ToolCall, UserMessage, tool
+from graphrt.harness import Agent, FunctionModel, Image, Message, ModelRequest, ToolCall, UserMessage, tool
+from graphrt.harness.protocol import AgentReply
 from graphrt.reducers import append
 from graphrt.stores import Store
 from graphrt.wires import ag_ui, ui_messages
 from graphrt.wires.conversation import line
 
+LABEL = Image.from_bytes(b"\x89PNG\r\n\x1a\nlabel")
+"""What a tool returns beside its text."""
+PICTURE = Image.from_bytes(b"\x89PNG\r\n\x1a\npicture")
+"""What a model makes."""
 MODES = ("events", "messages", "live", "custom")
 
 
@@ -27,9 +32,9 @@ class Desk(BaseModel):
 
 
 @tool(approval=True, effect="idempotent")
-def book(item: str) -> str:
+def book(item: str) -> list[str | Image]:
     """Put something aside: may be repeated, so that no question about its outcome comes after a crash."""
-    return f"{item} is put aside"
+    return [f"{item} is put aside", LABEL]
 
 
 def rules(request: ModelRequest) -> str | ToolCall:
@@ -71,7 +76,7 @@ def opened(store: Store | str = "memory:") -> Runtime[Any, Any]:
     models: dict[str, Any] = {
         "clerk": FunctionModel(rules),
         "expert": FunctionModel(lambda _: "The blue one."),
-        "painter": FunctionModel(lambda _: "Red and blue."),
+        "painter": FunctionModel(lambda _: AgentReply(text="Red and blue.", media=(PICTURE,))),
     }
     return Runtime(desk(), store=store, models=models)
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from graphrt import END, START, Context, GraphBuilder, RetryPolicy, Runtime
-from graphrt.harness import Agent, ScriptedModel, UserMessage
+from graphrt.harness import Agent, Image, ScriptedModel, UserMessage
 from graphrt.wires.ag_ui import wire
 
-from .chats import ANSWERS, GIVEN, MODES, Desk, desk, fold, opened
+from .chats import ANSWERS, GIVEN, LABEL, MODES, PICTURE, Desk, desk, fold, opened
 
 Event = dict[str, Any]
 
@@ -109,6 +110,10 @@ class Page:
     def _tool_call_result(self, one: Event) -> None:
         self._message(one["messageId"], role="tool", call=one["toolCallId"], text=one["content"])
 
+    def _activity_snapshot(self, one: Event) -> None:
+        made = self._message(one["messageId"], role="activity", of=one.get("subagentRunId", ""))
+        made["file"] = one["content"]
+
     def _reasoning_start(self, one: Event) -> None:
         self._begin("reasoning", one["messageId"])
         self._message(one["messageId"], role="reasoning", text="")
@@ -132,6 +137,13 @@ class Page:
                 target.append(change["value"])
             else:
                 target[path[-1]] = change["value"]
+
+
+def image(file: Image) -> Event:
+    """A picture as a content part."""
+    assert file.data is not None
+    source = {"type": "data", "value": b64encode(file.data).decode(), "mimeType": "image/png"}
+    return {"type": "image", "source": source}
 
 
 def whole() -> tuple[list[Event], list[Page]]:
@@ -196,9 +208,12 @@ def test_a_page_gets_messages_subagents_interrupts_and_the_fields_that_it_may_se
         ("user", "", "A kettle"),
         ("assistant", "1.0:talk/c1", "The blue one."),
         ("tool", "", "The blue one."),
-        ("tool", "", "kettle is put aside"),
+        ("tool", "", [{"type": "text", "text": "kettle is put aside"}, image(LABEL)]),
         ("assistant", "", "Done: kettle is put aside."),
         ("assistant", "2.0:paint", "Red and blue."),
+    ]
+    assert [(one["id"], one["file"]) for one in done.messages if "file" in one] == [
+        ("2.0:paint/1.0:ask/0/file/0", image(PICTURE))
     ]
 
 
@@ -239,7 +254,8 @@ def test_a_watched_run_ends_as_the_page_of_its_journal() -> None:
 
     assert {one["id"]: one for one in live.messages} == {one["id"]: one for one in committed.messages}
     assert (live.state, live.end) == (committed.state, committed.end)
-    assert sum(one["type"] == "TEXT_MESSAGE_CONTENT" for one in shown) > len(live.messages)  # it came in pieces
+    said = [one["messageId"] for one in shown if one["type"] == "TEXT_MESSAGE_CONTENT"]
+    assert len(said) > len({*said})  # it came in pieces
     assert {"type": "CUSTOM", "name": "emit", "value": {"at": "the desk"}} in shown
 
 

@@ -246,7 +246,7 @@ class Application:
 
         async def page(request: Request) -> Response:
             root = request.scope.get("root_path", "")
-            text = _chat_page.document(inner.graph, root=root, path=path)
+            text = _chat_page.document(inner.graph, root=root, path=path, bounds=self._bounds)
             return Response(text, 200, _chat_page.HEADERS, "text/html")
 
         async def asset(request: Request) -> Response:
@@ -346,7 +346,7 @@ class Application:
         if name not in self._runtimes:
             raise UNKNOWN_PATH(path=f"graph {name!r}")
         query = _checked(verb.query, "query", _query_of(request, verb.query))
-        raw = b"" if verb.body is None else await self._body(request)
+        raw = b"" if verb.body is None else await self._body(request, self._bounds.body_bytes)
         body = None if verb.body is None else _checked(verb.body, "body", _parsed(raw))
         runtime, keys = self._of(name, caller)
         call = Call(
@@ -496,7 +496,9 @@ class Application:
     async def _chat(self, chat: ChatProtocol, request: Request) -> ASGIApp:
         """Take what a chat was sent, and stream the run that it begins or continues. A repeated request is taken once."""
         caller = await self._who(request)
-        asked = chat.turn_of(await self._body(request))
+        body = await self._body(request, self._bounds.chat_body_bytes)
+        asked = await self._aside(lambda: chat.turn_of(body))
+        self._bounds.check_files(asked.files)
         may = partial(_check_right, caller)
         may(_OF_CHATS[asked.verb or "run"].right)
         runtime, keys = self._of(chat.graph, caller)
@@ -569,13 +571,12 @@ class Application:
 
         return await self._follow(call, await self._aside(known), after, None, had=False)
 
-    async def _body(self, request: Request) -> bytes:
-        """Return the body.
+    async def _body(self, request: Request, most: int) -> bytes:
+        """Return the body, of at most *most* bytes.
 
         Raises:
             InputError: It is too long or too slow (`request-too-large`), or not JSON (`bad-request-part`).
         """
-        most = self._bounds.body_bytes
         told = request.headers.get("content-length", "0")
         if not told.isdecimal() or int(told) > most:
             raise REQUEST_TOO_LARGE(part="body", most=most)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from threading import Lock
@@ -12,7 +12,7 @@ from typing import Any, Final, final
 
 from graphrt.errors import InputError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.serving import TOO_MANY_RUNS
+from graphrt.errors._codes.serving import REQUEST_TOO_LARGE, TOO_MANY_FILES, TOO_MANY_RUNS
 from graphrt.errors._error_code import ErrorCode
 from graphrt.runtime import Runtime
 from graphrt.serve._access import Caller
@@ -32,7 +32,13 @@ class Bounds:
     """
 
     body_bytes: int = 1_048_576
-    """Longest body of a request."""
+    """Longest body of a request, except for those to chats."""
+    chat_body_bytes: int = 16_777_216
+    """Longest body of a request to a chat, whose messages may hold files in base64."""
+    files: int = 10
+    """Files in one request to a chat."""
+    file_bytes: int = 5_242_880
+    """Largest of these files."""
     header_bytes: int = 16_384
     """Longest headers of a request, together."""
     body_s: float = 30.0
@@ -59,6 +65,17 @@ class Bounds:
             value: Any = getattr(self, one.name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
                 raise INVALID_ARGUMENT(argument=f"{one.name}=", value=value, wanted="a number above 0")
+
+    def check_files(self, sizes: Sequence[int]) -> None:
+        """Check the files of a request to a chat, by their sizes in bytes.
+
+        Raises:
+            InputError: There are too many, or one is too large (`request-too-large`).
+        """
+        if len(sizes) > self.files:
+            raise TOO_MANY_FILES(number=len(sizes), most=self.files)
+        if max(sizes, default=0) > self.file_bytes:
+            raise REQUEST_TOO_LARGE(part="file", most=self.file_bytes)
 
 
 @final

@@ -21,7 +21,8 @@ from graphrt.errors import InputError
 from graphrt.errors._codes.serving import BAD_REQUEST_PART
 from graphrt.errors._codes.threads import UNKNOWN_THREAD
 from graphrt.events import Entry
-from graphrt.harness.messages import UserMessage
+from graphrt.harness.media import Audio, Document, Image
+from graphrt.harness.messages import Content, MediaPart, UserMessage
 from graphrt.runtime import LiveItem, Runtime
 from graphrt.serve._access import Caller
 from graphrt.serve._events import HEADERS
@@ -60,6 +61,8 @@ class Turn(NamedTuple):
     """What the page has of the turn that the request continues."""
     title: str = ""
     """By which a new thread is found: what the user said; empty for none."""
+    files: tuple[int, ...] = ()
+    """Sizes in bytes of the files that the messages of the user hold, which the server bounds."""
     whole: bool = False
     """Whether the response begins with the whole turn, and not where the run began or went on."""
 
@@ -147,8 +150,52 @@ def text_of(message: Mapping[str, Any]) -> str:
 
 
 def as_messages(message: Mapping[str, Any]) -> Any:
-    """Return the input of a graph whose state has a field `messages`."""
-    return {"messages": [UserMessage(text=text_of(message), id=message["id"])]}
+    """Return the input of a graph whose state has a field `messages`: the texts and files of the message, in order.
+
+    Raises:
+        InputError: A file is no `data:` URL (`bad-request-part`), or not what its media type says (`bad-media`).
+    """
+    content: list[Content] = []
+    for part in message["parts"]:
+        if part.get("type") == "text":
+            content.append(str(part.get("text", "")))
+        elif part.get("type") == "file":
+            content.append(_file(part.get("url"), part.get("mediaType"), part.get("filename")))
+    return {"messages": [_user_message(content, message["id"])]}
+
+
+def _user_message(content: list[Content], id: str) -> UserMessage:
+    """Return a message of the user. Adjoining texts are one, as the page shows them."""
+    if all(isinstance(one, str) for one in content):
+        return UserMessage(text="".join(map(str, content)), id=id)
+    return UserMessage(content=content, id=id)
+
+
+def _file(url: Any, media_type: Any, name: Any) -> MediaPart:
+    """Return a file of a message of the user.
+
+    An http URL is refused: it would be the user who chooses what a provider, or a model in the server's own network, fetches.
+
+    Raises:
+        InputError: It is no `data:` URL (`bad-request-part`), or not what its media type says (`bad-media`).
+    """
+    if not (isinstance(url, str) and url[:5].lower() == "data:"):
+        raise BAD_REQUEST_PART(part="body", problem="a file of a message is not a data: URL")
+    head, comma, body = url[5:].partition(",")
+    told = str(media_type or "") or head.partition(";")[0]
+    if told in ("", _UNKNOWN) and head.endswith(";base64"):  # a browser does not know it: its bytes and its name do
+        told, url = "", f"data:;base64{comma}{body}"
+    kind = told.partition("/")[0].lower()
+    cls = Image if kind == "image" else Audio if kind == "audio" else Document
+    return cls(url=url, media_type=told or None, name=str(name) if name else None)
+
+
+_UNKNOWN: Final = "application/octet-stream"
+
+
+def _size(url: Any) -> int:
+    """Return about how many bytes a `data:` URL holds, by its length."""
+    return len(str(url)) * 3 // 4
 
 
 @final
@@ -158,7 +205,7 @@ class UiMessageChat:
     Args:
         graph: Name of the graph.
         input_of: Makes the input of a run of a message of the user, which is as the AI SDK sends it: `id`, `role`,
-            `parts`. By default the field `messages` gets the text, as a `UserMessage`.
+            `parts`. By default the field `messages` gets its texts and files, as a `UserMessage`.
         page: Whether a browser is given a page to chat in. Like any page it is loaded without credentials, which it
             asks for: it holds the name of the graph, and nothing of a thread.
     """
@@ -190,7 +237,9 @@ class UiMessageChat:
             return Turn("retry", thread, message, whole=True)
         key = (message["id"], *sorted(answers))
         if role == "user":
-            return Turn("run", thread, message, key, title=text_of(message))
+            files = [part for part in parts if part.get("type") == "file"]
+            title = text_of(message) or next((str(one["filename"]) for one in files if one.get("filename")), "")
+            return Turn("run", thread, message, key, title=title, files=tuple(_size(one.get("url")) for one in files))
         if answers:
             return Turn("answer", thread, message, key, answers, seen=_seen_parts(parts))
         raise BAD_REQUEST_PART(part="body", problem="the last message has neither a text nor a decision of the user")
@@ -213,6 +262,7 @@ def _seen_parts(parts: Iterable[Mapping[str, Any]]) -> Seen:
         ),
         calls=frozenset(str(one["toolCallId"]) for one in tools),
         results=frozenset(str(one["toolCallId"]) for one in tools if str(one.get("state", "")).startswith("output-")),
+        files=tuple(str(one.get("url", "")) for one in parts if one.get("type") == "file"),
     )
 
 
@@ -225,17 +275,21 @@ def _decision(approval: dict[str, Any]) -> Any:
 
 # -- AG-UI -----------------------------------------------------------------------------------------------------------
 
+_FILES: Final = ("image", "audio", "video", "document")
+"""Types of content parts that are files."""
+
 
 def as_user_messages(request: Mapping[str, Any]) -> Any:
     """Return the input of a graph whose state has a field `messages`: the last messages of the user.
 
     Raises:
-        InputError: One has something else than text, or there is none (`bad-request-part`).
+        InputError: One has a part that is neither a text nor a file with its data, or there is none
+            (`bad-request-part`); or a file is not what its media type says (`bad-media`).
     """
     said = _said(request)
     if not said:
         raise BAD_REQUEST_PART(part="body", problem="the last message is not one of the user")
-    return {"messages": [UserMessage(text=_plain_text(one["content"]), id=str(one["id"])) for one in said]}
+    return {"messages": [_user_message([*map(_content, _parts_of(one))], str(one["id"])) for one in said]}
 
 
 @final
@@ -265,6 +319,9 @@ class AgUiAgent:
             asked: Any = json.loads(body)
             thread, run = str(asked["threadId"]), str(asked["runId"])
             said = tuple(str(one["id"]) for one in _said(asked))
+            parts = [part for one in _said(asked) for part in _parts_of(one) if part.get("type") in _FILES]
+            files = tuple(_size(part["source"]["value"]) for part in parts)
+            seen = _seen_messages(asked["messages"])
             resumed: list[Any] = [*(asked.get("resume") or ())]
             answers = {str(one["interruptId"]): one.get("payload") for one in resumed if one["status"] == "resolved"}
             dropped = tuple(str(one["interruptId"]) for one in resumed if one["status"] == "cancelled")
@@ -273,7 +330,7 @@ class AgUiAgent:
         if len(answers) + len(dropped) < len(resumed):
             raise BAD_REQUEST_PART(part="body", problem="an entry of resume is neither resolved nor cancelled")
         verb: Literal["run", "answer"] = "answer" if resumed else "run"
-        return Turn(verb, thread, asked, ("run", run), answers, dropped, said, _seen_messages(asked["messages"]))
+        return Turn(verb, thread, asked, ("run", run), answers, dropped, said, seen, files=files)
 
     def projection(self, runtime: Runtime[Any, Any], caller: Caller, thread: str) -> Projection:
         """Return the stream of a thread, with the fields of the state that the caller may see."""
@@ -298,27 +355,48 @@ def _said(request: Mapping[str, Any]) -> list[Any]:
 def _seen_messages(messages: Iterable[Mapping[str, Any]]) -> Seen:
     """Return what a page has of the turn: its messages after the last one of the user."""
     texts: list[tuple[Any, str]] = []
-    calls, results = set[str](), set[str]()
+    calls, results, files = set[str](), set[str](), list[str]()
     for one in messages:
         match one["role"]:
             case "user":
-                texts, calls, results = [], set[str](), set[str]()
+                texts, calls, results, files = [], set[str](), set[str](), []
             case "assistant" | "reasoning" as role:
                 text = one.get("content") or ""
                 texts += [("text" if role == "assistant" else role, str(text))] if text else []
                 calls |= {str(call["id"]) for call in one.get("toolCalls") or ()}
             case "tool":
                 results.add(str(one["toolCallId"]))
+            case "activity" if one.get("activityType") == "file":
+                source = one["content"]["source"]
+                is_data = source["type"] == "data"
+                files.append(_data_url(source) if is_data else str(source["value"]))
             case _:
                 pass
-    return Seen(texts=tuple(texts), calls=frozenset(calls), results=frozenset(results))
+    return Seen(texts=tuple(texts), calls=frozenset(calls), results=frozenset(results), files=tuple(files))
 
 
-def _plain_text(content: Any) -> str:
-    parts: list[Any] = [{"type": "text", "text": content}] if isinstance(content, str) else [*content]
-    if any(part.get("type") != "text" for part in parts):
-        raise BAD_REQUEST_PART(part="body", problem="a message of the user has something else than text")
-    return "".join(str(part.get("text", "")) for part in parts)
+def _parts_of(message: Mapping[str, Any]) -> list[Any]:
+    """Return the content parts of a message of AG-UI."""
+    content = message["content"]
+    return [{"type": "text", "text": content}] if isinstance(content, str) else [*content]
+
+
+def _content(part: Mapping[str, Any]) -> Content:
+    """Return a content part of a message of the user."""
+    kind = part.get("type")
+    if kind == "text":
+        return str(part.get("text", ""))
+    if kind not in _FILES:
+        raise BAD_REQUEST_PART(part="body", problem="a message of the user has a part that is neither text nor a file")
+    source, about = part["source"], part.get("metadata")
+    name = about.get("filename") if isinstance(about, dict) else None
+    url = _data_url(source) if source.get("type") == "data" else None
+    return _file(url, source.get("mimeType"), name)
+
+
+def _data_url(source: Mapping[str, Any]) -> str:
+    """Return a source of AG-UI with data as a `data:` URL."""
+    return f"data:{source.get('mimeType', '')};base64,{source['value']}"
 
 
 # -- what is done ----------------------------------------------------------------------------------------------------

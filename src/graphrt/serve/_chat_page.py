@@ -13,6 +13,8 @@ from string import Template
 from typing import Final
 from urllib.parse import quote
 
+from graphrt.serve._bounds import Bounds
+
 ASSETS: Final = {"chat.js": "text/javascript", "chat.css": "text/css"}
 """Files that the document names, and their media types."""
 HEADERS: Final = {
@@ -32,14 +34,16 @@ def asset(name: str) -> bytes:
     return files("graphrt.serve").joinpath("chat_page", name).read_bytes()
 
 
-def document(graph: str, *, root: str, path: str) -> bytes:
+def document(graph: str, *, root: str, path: str, bounds: Bounds) -> bytes:
     """Return the document.
 
     Args:
         graph: Name of the graph.
         root: Path at which the application is mounted; empty for none.
         path: Path of the chat within it.
+        bounds: How large the files of a message may be, which the page checks before it sends them.
     """
     values = {"graph": graph, "threads": f"{root}/graphs/{quote(graph, safe='')}/threads", "chat": f"{root}{path}"}
+    values |= {name: str(getattr(bounds, name)) for name in ("files", "file_bytes", "chat_body_bytes")}
     text = asset("index.html").decode()
     return Template(text).substitute({name: escape(value) for name, value in values.items()}).encode()

@@ -10,6 +10,7 @@ Live items write the same messages before, piece by piece. If what they wrote do
 | a task | `STEP_STARTED`, `STEP_FINISHED`, named after its node |
 | a model's reply | `REASONING_*`, `TEXT_MESSAGE_*`, `TOOL_CALL_*`, `TOOL_CALL_RESULT` |
 | a nested graph, an agent that is a tool | `SUBAGENT_STARTED`, `_FINISHED` or `_ERROR`; what it shows carries its `subagentRunId` |
+| an image, audio or a document that a model made | `ACTIVITY_SNAPSHOT` of the type `file`; in the result of a tool, a part of its content |
 | a superstep that wrote fields that the reader may see | `STATE_DELTA`, a JSON Patch |
 | a value of `ctx.emit` | `CUSTOM` |
 | the end of the run | `RUN_FINISHED` with its outcome, interrupts and usage; `RUN_ERROR` if it failed |
@@ -21,6 +22,7 @@ hands over to another one, or that a timer wakes, is one run of the protocol.
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
@@ -29,6 +31,8 @@ from typing import Any, Final, TypeAlias, final
 from graphrt import events
 from graphrt._display import fields_of
 from graphrt.events import Entry, Usage
+from graphrt.harness.media import Media
+from graphrt.harness.messages import MediaPart, Part, TextPart
 from graphrt.wires import conversation as chat
 from graphrt.wires.conversation import line, path_of
 from graphrt.wires.json_patch import json_patch
@@ -152,8 +156,12 @@ class AgUi:
                     {"type": "TOOL_CALL_ARGS", "toolCallId": call, "delta": text},
                     {"type": "TOOL_CALL_END", "toolCallId": call},
                 ]
-            case chat.ToolReturned(task=task, call=call, text=text, failed=failed):
-                return [_tool_result(task, call, text, {"error": True} if failed else {})]
+            case chat.ToolReturned(task=task, call=call, text=text, failed=failed, files=files):
+                content = _content((TextPart(text=text), *files)) if files else text
+                return [_tool_result(task, call, content, {"error": True} if failed else {})]
+            case chat.FileMade(task=task, id=id_, file=file):
+                told = {"messageId": id_, "activityType": "file", "content": _file(file)}
+                return [{"type": "ACTIVITY_SNAPSHOT", **told, **_owner(task)}]
             case chat.ToolDenied(task=task, call=call):
                 return [_tool_result(task, call, "The call was denied.", {"denied": True})]
             case chat.SubagentReplied():
@@ -181,7 +189,11 @@ class AgUi:
         given: dict[str, Any] = {}
         if began.said:
             messages = [
-                {"id": one.id or f"{began.turn}/{number}", "role": "user", "content": one.text}
+                {
+                    "id": one.id or f"{began.turn}/{number}",
+                    "role": "user",
+                    "content": _content(one.parts) if one.media else one.text,
+                }
                 for number, one in enumerate(began.said)
             ]
             given = {"input": {**self._run, "messages": messages}}
@@ -312,8 +324,30 @@ def _part_ended(part: str, kind: chat.Kind) -> list[AgUiEvent]:
     return [{"type": "REASONING_MESSAGE_END", "messageId": part}, {"type": "REASONING_END", "messageId": part}]
 
 
-def _tool_result(task: str, call: str, text: str, metadata: dict[str, Any]) -> AgUiEvent:
-    told = {"messageId": f"{call}/output", "toolCallId": call, "content": text, "role": "tool"}
+def _content(parts: Iterable[Part]) -> list[dict[str, Any]]:
+    """Return texts and files as content parts."""
+    found: list[dict[str, Any]] = []
+    for one in parts:
+        if isinstance(one, TextPart):
+            found += [{"type": "text", "text": one.text}] if one.text else []
+        elif isinstance(one, Media):
+            found.append(_file(one))
+    return found
+
+
+def _file(file: MediaPart) -> dict[str, Any]:
+    """Return a file as a content part."""
+    named = {"metadata": {"filename": file.name}} if file.name else {}
+    if file.data is None:
+        source: dict[str, Any] = {"type": "url", "value": str(file.url)}
+        source |= {"mimeType": file.media_type} if file.media_type else {}
+    else:
+        source = {"type": "data", "value": b64encode(file.data).decode("ascii"), "mimeType": file.media_type}
+    return {"type": file.kind, "source": source, **named}
+
+
+def _tool_result(task: str, call: str, content: Any, metadata: dict[str, Any]) -> AgUiEvent:
+    told = {"messageId": f"{call}/output", "toolCallId": call, "content": content, "role": "tool"}
     return {"type": "TOOL_CALL_RESULT", **told, **_owner(task), **({"metadata": metadata} if metadata else {})}
 
 

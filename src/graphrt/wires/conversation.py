@@ -18,6 +18,7 @@ stream, and the next connection gets everything anew under the same ids.
 | step | a reply of a model: the task and the number of the reply | `1.0:talk/0` |
 | part | a text or reasoning of a step | `1.0:talk/0/text` |
 | call | a tool call: the question about it, or the task and the model's id | `1.0:talk/call-1` |
+| file | an image, audio or a document of a step | `1.0:talk/0/file/0` |
 """
 
 from __future__ import annotations
@@ -31,13 +32,15 @@ from typing import Any, Final, Literal, TypeAlias, cast, final
 from graphrt import events
 from graphrt.events import Entry, Usage
 from graphrt.harness.agent.events import ToolEnded, ToolStarted
-from graphrt.harness.messages import AssistantMessage, ToolMessage, UserMessage
+from graphrt.harness.media import Audio, Document, Image
+from graphrt.harness.messages import AssistantMessage, MediaPart, ToolMessage, UserMessage
 from graphrt.harness.protocol import AgentReply, TextDelta, ThinkingDelta
 
 __all__ = [
     "ChatEvent",
     "Conversation",
     "Emitted",
+    "FileMade",
     "PartAdded",
     "PartBegan",
     "PartEnded",
@@ -163,6 +166,16 @@ class PartEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FileMade:
+    """A model made an image, audio or a document. It comes whole."""
+
+    task: str
+    step: str
+    id: str
+    file: MediaPart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCalled:
     """A model called a tool."""
 
@@ -175,12 +188,14 @@ class ToolCalled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolReturned:
-    """A tool call has its result, a text for the model."""
+    """A tool call has its result, a text for the model, perhaps with files."""
 
     task: str
     call: str
     text: str
     failed: bool
+    files: tuple[MediaPart, ...] = ()
+    """0..n images, audio and documents of the result, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,6 +278,8 @@ class Seen:
     """Ids of tool calls."""
     results: frozenset[str] = frozenset()
     """Ids of tool calls whose result it has."""
+    files: tuple[str, ...] = ()
+    """0..n files that models made, as `data:` URLs, in order."""
 
 
 ChatEvent: TypeAlias = (
@@ -274,6 +291,7 @@ ChatEvent: TypeAlias = (
     | PartBegan
     | PartAdded
     | PartEnded
+    | FileMade
     | ToolCalled
     | ToolReturned
     | ToolDenied
@@ -321,11 +339,12 @@ class _Call:
 class _Reply:
     """One reply of a model, as a step."""
 
-    __slots__ = ("calls", "text", "thinking")
+    __slots__ = ("calls", "files", "text", "thinking")
 
-    def __init__(self, text: str, thinking: str, calls: list[_Call]) -> None:
+    def __init__(self, text: str, thinking: str, files: tuple[MediaPart, ...], calls: list[_Call]) -> None:
         self.text = text
         self.thinking = thinking
+        self.files = files
         self.calls = calls
 
 
@@ -390,11 +409,13 @@ class Conversation:
         self._ended: set[str] = set()
         """Parts that are complete."""
         self._had: list[tuple[Kind, str]] = []
-        """Texts that the client has of an earlier stream, and that did not come here yet."""
+        """Texts that the client has of an earlier stream, and that did not come here yet; likewise `_had_files`."""
+        self._had_files: list[str] = []
 
     def had(self, seen: Seen) -> None:
         """Do not show what the client has *seen* of the present turn. Call it before the first entry."""
         self._had += seen.texts
+        self._had_files += seen.files
         self._shown |= dict.fromkeys(seen.calls, "")
         self._ended |= {f"{call}/output" for call in seen.results}
 
@@ -499,17 +520,21 @@ class Conversation:
             found += self._whole_reply(task, number, reply, known)
             for call in reply.calls:
                 recorded, key = _recorded(known, call)
-                text, is_error = _result_of(results.get(call.id) or recorded)
+                text, files, is_error = _result_of(results.get(call.id) or recorded)
                 id_ = _call_id(task, call, known)
                 if known.inner[key]:
                     replies = tuple((one.text, one.thinking) for one in known.inner.pop(key))
                     found.append(SubagentReplied(task=task, call=id_, agent=call.name, replies=replies))
-                found += self._tool_returned(task, id_, text, failed=is_error)
+                found += self._tool_returned(task, id_, text, files, failed=is_error)
             found += self._step_ended(f"{task}/{number}")
-        texts = {reply.text for reply in known.replies}
-        own = [one for one in said if isinstance(one, AssistantMessage) and one.text and one.text not in texts]
+        texts = {(reply.text, () if reply.text else reply.files) for reply in known.replies}
+        own = [
+            one for one in said
+            if isinstance(one, AssistantMessage) and (one.text or one.media)
+            and (one.text, () if one.text else one.media) not in texts
+        ]  # fmt: skip
         for number, one in enumerate(own, known.first + len(known.replies)):  # what the node says itself
-            found += self._whole_reply(task, number, _Reply(one.text, "", []), known)
+            found += self._whole_reply(task, number, _Reply(one.text, "", one.media, []), known)
             found += self._step_ended(f"{task}/{number}")
         if failed:  # it may run again, under the same id, and then shows other replies
             self._tasks[task].first = known.first + len(known.replies)
@@ -584,17 +609,18 @@ class Conversation:
             case ThinkingDelta(text=text) if not known.has_gap:
                 known.thinking += text
                 return self._part(task, number, "reasoning", known.thinking)
-            case AgentReply(text=text, thinking=thinking):
+            case AgentReply(text=text, thinking=thinking, media=media):
                 known.shown += 1
                 known.text, known.thinking, known.has_gap = "", "", False
-                return self._whole_reply(task, number, _Reply(text, thinking, []), known)
+                return self._whole_reply(task, number, _Reply(text, thinking, media, []), known)
             case ToolStarted(call=call):  # not before: until then it may turn out that a person is asked
                 made = _Call(call.id, call.name, call.arguments)
                 step = f"{task}/{number - 1}"
                 return self._tool_called(task, step, _call_id(task, made, known), call.name, call.arguments)
             case ToolEnded(call=call) if not item.error:
                 ended = _Call(call.id, call.name, call.arguments)
-                return self._tool_returned(task, _call_id(task, ended, known), item.text, failed=False)
+                files = _files_in(item.content)
+                return self._tool_returned(task, _call_id(task, ended, known), item.text, files, failed=False)
             case _:
                 return []
 
@@ -627,9 +653,10 @@ class Conversation:
         return [StepEnded(step=step)]
 
     def _whole_reply(self, task: str, number: int, reply: _Reply, known: _Task) -> list[ChatEvent]:
-        """Show what is missing of a whole reply: reasoning, text and its tool calls."""
+        """Show what is missing of a whole reply: reasoning, text, files and its tool calls."""
         found = self._part(task, number, "reasoning", reply.thinking, whole=True)
         found += self._part(task, number, "text", reply.text, whole=True)
+        found += self._files(task, f"{task}/{number}", reply.files)
         for call in reply.calls:
             found += self._tool_called(
                 task, f"{task}/{number}", _call_id(task, call, known), call.name, call.arguments
@@ -663,6 +690,20 @@ class Conversation:
             found.append(PartEnded(part=part, kind=kind))
         return found
 
+    def _files(self, task: str, step: str, files: tuple[MediaPart, ...]) -> list[ChatEvent]:
+        """Show the files of a reply, each once."""
+        found: list[ChatEvent] = []
+        for number, file in enumerate(files):
+            id_ = f"{step}/file/{number}"
+            if id_ in self._ended:
+                continue
+            self._ended.add(id_)
+            if self._had_files and (url := file.data_url()) in self._had_files:
+                self._had_files.remove(url)
+                continue
+            found += [*self._step_began(task, step), FileMade(task=task, step=step, id=id_, file=file)]
+        return found
+
     def _tool_called(self, task: str, step: str, call: str, name: str, arguments: Any) -> list[ChatEvent]:
         """Show a tool call, once, in the step that made it."""
         if call in self._shown:
@@ -672,12 +713,14 @@ class Conversation:
             *self._step_began(task, step), ToolCalled(task=task, step=step, call=call, name=name, arguments=arguments)
         ]  # fmt: skip
 
-    def _tool_returned(self, task: str, call: str, text: str, *, failed: bool) -> list[ChatEvent]:
+    def _tool_returned(
+        self, task: str, call: str, text: str, files: tuple[MediaPart, ...], *, failed: bool
+    ) -> list[ChatEvent]:
         """Show the result of a tool call, once."""
         if f"{call}/output" in self._ended:
             return []
         self._ended.add(f"{call}/output")
-        return [ToolReturned(task=task, call=call, text=text, failed=failed)]
+        return [ToolReturned(task=task, call=call, text=text, failed=failed, files=files)]
 
 
 def _call_id(task: str, call: _Call, known: _Task) -> str:
@@ -707,7 +750,7 @@ def _reply_of(reply: Mapping[str, Any]) -> _Reply:
         calls.append(_Call(call["id"], call["name"], arguments))
     parts: Any = reply.get("parts", ())
     text = "".join(part["text"] for part in parts if part["kind"] == "text")
-    return _Reply(text, str(reply.get("thinking", "")), calls)
+    return _Reply(text, str(reply.get("thinking", "")), tuple(reply.get("media", ())), calls)
 
 
 def _messages_in(updates: Iterable[Mapping[str, Any]], *classes: type) -> list[Any]:
@@ -720,10 +763,14 @@ def _messages_in(updates: Iterable[Mapping[str, Any]], *classes: type) -> list[A
     return found
 
 
-def _result_of(found: Any) -> tuple[str, bool]:
-    """Return text and failure of a tool's result, as a message of the conversation or as the journal has it."""
+def _result_of(found: Any) -> tuple[str, tuple[MediaPart, ...], bool]:
+    """Return text, files and failure of a tool's result, as a message of the conversation or as the journal has it."""
     if isinstance(found, ToolMessage):
-        return found.text, found.error
+        return found.text, found.media, found.error
     if found is None:
-        return "The call was not made.", True
-    return str(found.get("text", "")), bool(found.get("error"))
+        return "The call was not made.", (), True
+    return str(found.get("text", "")), _files_in(found.get("content", ())), bool(found.get("error"))
+
+
+def _files_in(content: Iterable[Any]) -> tuple[MediaPart, ...]:
+    return tuple(one for one in content if isinstance(one, Image | Audio | Document))

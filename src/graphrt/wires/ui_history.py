@@ -10,9 +10,10 @@ from typing import Any, Final, TypeAlias, cast
 
 from graphrt import events
 from graphrt.events import Entry
-from graphrt.harness.messages import UserMessage
+from graphrt.harness.media import Media
+from graphrt.harness.messages import Part, TextPart, UserMessage
 from graphrt.wires.plain_data import plain
-from graphrt.wires.ui_messages import Chunk, UiMessages
+from graphrt.wires.ui_messages import Chunk, UiMessages, file_part
 
 __all__ = ["UiMessage", "messages"]
 
@@ -30,7 +31,8 @@ _TOOL_STATES: Final = {
 def messages(entries: Iterable[Entry]) -> list[UiMessage]:
     """Return the messages of a thread, given all its entries.
 
-    The input of a run is a message of the user: its last `UserMessage` as text, any other input as a part `data-input`.
+    The input of a run is a message of the user: its last `UserMessage` as texts and files, any other input as a part
+    `data-input`.
     An answer that is still being made has the parts that are committed.
     """
     found: list[UiMessage] = []
@@ -63,11 +65,20 @@ def _of_user(entry: Entry, started: events.RunStarted) -> UiMessage:
         if isinstance(value, list | tuple):
             for item in cast("Iterable[Any]", value):
                 said = item if isinstance(item, UserMessage) else said
-    part: dict[str, Any] = {"type": "data-input", "data": plain(dict(started.input))}
+    id_ = f"{entry.thread}:{entry.seq}:input"
+    parts: list[dict[str, Any]] = [{"type": "data-input", "data": plain(dict(started.input))}]
     if said is not None:  # the last one: a conversation may be given with its past
-        part = {"type": "text", "text": said.text}
-    id_ = said.id if said is not None else None
-    return {"id": id_ or f"{entry.thread}:{entry.seq}:input", "role": "user", "parts": [part]}
+        id_ = said.id or id_
+        parts = [part for one in said.parts if (part := _part_of_user(one))]
+    return {"id": id_, "role": "user", "parts": parts}
+
+
+def _part_of_user(part: Part) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    if isinstance(part, Media):
+        return file_part(part) | ({"filename": part.name} if part.name else {})
+    return {}
 
 
 def _fold(parts: list[dict[str, Any]], chunk: Chunk) -> None:
@@ -88,7 +99,7 @@ def _fold(parts: list[dict[str, Any]], chunk: Chunk) -> None:
             else:
                 parts.append({"type": "data-question", "id": chunk["id"], "data": chunk["data"]})
         case "file":
-            parts.append({name: chunk[name] for name in ("type", "mediaType", "url") if name in chunk})
+            parts.append(chunk)
         case "error":
             parts.append({"type": "data-error", "data": chunk["errorText"]})
         case _:  # the ends of parts, of steps and of the message, and values of `ctx.emit`, which are not kept

@@ -10,7 +10,8 @@ input, so a pause for an approval and the answer continue the same message.
 | Journal | Chunks |
 |---|---|
 | an input, or a run that goes on | `start` |
-| a model's reply | `start-step`, reasoning, text, `tool-input-available`, `tool-output-available` or `-error`, `finish-step` |
+| a model's reply | `start-step`, reasoning, text, `file`, `tool-input-available`, `tool-output-available` or `-error`, `finish-step` |
+| a file in the result of a tool | `file`, after the result |
 | an approval | `tool-input-available`, `tool-approval-request`; its answer: `tool-approval-response`, `tool-output-denied` |
 | another question, and its answer | `data-question`, twice under the same id |
 | a value of `ctx.emit` | `data-custom`, transient |
@@ -23,11 +24,12 @@ from collections.abc import Iterable
 from typing import Any, Final, TypeAlias, final
 
 from graphrt.events import Entry
+from graphrt.harness.messages import MediaPart
 from graphrt.wires import conversation as chat
 from graphrt.wires.conversation import last_input, line
 from graphrt.wires.plain_data import plain
 
-__all__ = ["DONE", "HEADERS", "Chunk", "UiMessages", "last_input", "line", "wire"]
+__all__ = ["DONE", "HEADERS", "Chunk", "UiMessages", "file_part", "last_input", "line", "wire"]
 
 Chunk: TypeAlias = dict[str, Any]
 """One chunk of the stream."""
@@ -76,6 +78,11 @@ class UiMessages:
         return [chunk for event in self._chat.live(mode, item, missed) for chunk in _chunks(event)]
 
 
+def file_part(file: MediaPart) -> dict[str, Any]:
+    """Return a file as a chunk of the stream, which is also a part of a message."""
+    return {"type": "file", "mediaType": file.media_type or "application/octet-stream", "url": file.data_url()}
+
+
 def _chunks(event: chat.ChatEvent) -> list[Chunk]:  # noqa: C901, PLR0911, PLR0912 - a table: one line for each event
     """Return what the protocol has for *event*: 0..2 chunks."""
     match event:
@@ -94,8 +101,11 @@ def _chunks(event: chat.ChatEvent) -> list[Chunk]:  # noqa: C901, PLR0911, PLR09
             return [{"type": "tool-input-available", **told}]
         case chat.ToolReturned(call=call, text=text, failed=True):
             return [{"type": "tool-output-error", "toolCallId": call, "errorText": text, "dynamic": True}]
-        case chat.ToolReturned(call=call, text=text):
-            return [{"type": "tool-output-available", "toolCallId": call, "output": text, "dynamic": True}]
+        case chat.ToolReturned(call=call, text=text, files=files):
+            output = {"type": "tool-output-available", "toolCallId": call, "output": text, "dynamic": True}
+            return [output, *map(file_part, files)]
+        case chat.FileMade(file=file):
+            return [file_part(file)]
         case chat.ToolDenied(call=call):
             return [{"type": "tool-output-denied", "toolCallId": call}]
         case chat.QuestionAsked(question=asked) if asked.call:

@@ -44,6 +44,10 @@ REQUEST_TOO_LARGE = ErrorCode(
     "The {part} of the request exceeds {most} bytes.",
     fix="Send less, or give the server other Bounds.",
 )
+TOO_MANY_FILES = REQUEST_TOO_LARGE.variant(
+    "The request has {number} files, and {most} are allowed.",
+    fix="Send fewer, or give the server other Bounds.",
+)
 BODY_TOO_SLOW = REQUEST_TOO_LARGE.variant(
     "The body of the request did not arrive within {most:g} seconds.",
     fix="Send it faster, or in smaller requests.",

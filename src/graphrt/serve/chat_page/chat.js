@@ -418,10 +418,11 @@ async function load(mine) {
 const post = (message, trigger = "submit-message") => () =>
   ask(CHAT, { method: "POST", body: { id: thread, messages: [message], trigger } });
 
-/** @param {string} text */
-async function send(text) {
+/** @param {string} text @param {Json[]} files Parts of the type "file". */
+async function send(text, files) {
   const mine = opened;
-  const message = { id: crypto.randomUUID(), role: "user", parts: [{ type: "text", text }] };
+  const parts = [...(text ? [{ type: "text", text }] : []), ...files];
+  const message = { id: crypto.randomUUID(), role: "user", parts };
   const first = messages.length === 0;
   messages.push(message);
   render();
@@ -432,7 +433,48 @@ async function send(text) {
     return response;
   }, true);
   const taken = messages.some((one) => one.id === message.id);
-  if (mine === opened && !taken) find("text").value ||= text; // the server refused it
+  if (mine !== opened || taken) return;
+  find("text").value ||= text; // the server refused it
+  if (attached.length === 0) attach(files);
+}
+
+// --------------------------------------------------------------------------------------------------- attached files
+
+const MOST_FILES = Number(meta("files"));
+const MOST_BYTES = Number(meta("file-bytes"));
+const MOST_BODY = Number(meta("body-bytes"));
+/** Files that the next message takes along. @type {Json[]} */
+let attached = [];
+
+/** @param {Json[]} files */
+function attach(files) {
+  attached = files;
+  find("attached").replaceChildren(...files.map((file) => make("li", {}, file.filename, " ",
+    make("button", { type: "button", ariaLabel: `Remove ${file.filename}`, onclick: () => attach(attached.filter((one) => one !== file)) },
+      "Remove"))));
+}
+
+/** @param {File} file @returns {Promise<Json>} */
+const partOf = (file) => new Promise((resolve, reject) => {
+  const reader = new FileReader();
+  reader.onload = () => resolve({ type: "file", mediaType: file.type, filename: file.name, url: reader.result });
+  reader.onerror = () => reject(reader.error);
+  reader.readAsDataURL(file);
+});
+
+/** Attach files, unless the server would refuse them. @param {File[]} files */
+async function take(files) {
+  const mine = opened;
+  const large = files.find((one) => one.size > MOST_BYTES || one.size === 0);
+  const all = files.reduce((sum, one) => sum + one.size * 4 / 3, attached.reduce((sum, one) => sum + one.url.length, 0));
+  notice("");
+  if (large) notice(large.size ? `${large.name} has more than ${MOST_BYTES} bytes.` : `${large.name} is empty.`, true);
+  else if (attached.length + files.length > MOST_FILES) notice(`A message takes at most ${MOST_FILES} files.`, true);
+  else if (all > MOST_BODY * 0.9) notice("These files are too large for one message.", true);
+  else {
+    const parts = await Promise.all(files.map(partOf));
+    if (mine === opened) attach([...attached, ...parts]);
+  }
 }
 
 /** @param {Json} part @param {boolean} approved */
@@ -459,6 +501,7 @@ async function open(id) {
   const mine = opened;
   thread = id;
   messages = [];
+  attach([]);
   find("retry").hidden = true;
   setRunning(false);
   history.replaceState(null, "", `#chat=${encodeURIComponent(id)}`);
@@ -478,9 +521,17 @@ const newChat = () => open(`chat-${crypto.randomUUID()}`);
 find("compose").onsubmit = (/** @type {Event} */ event) => {
   event.preventDefault();
   const text = find("text").value.trim();
-  if (!text || running) return;
+  if (!(text || attached.length) || running) return;
+  const files = attached;
   find("text").value = "";
-  send(text);
+  attach([]);
+  send(text, files);
+};
+find("attach").onclick = () => find("files").click();
+find("files").onchange = () => {
+  const files = [...find("files").files];
+  find("files").value = ""; // so that the same file can be chosen again
+  take(files).catch((error) => notice(error.message, true));
 };
 find("text").onkeydown = (/** @type {KeyboardEvent} */ event) => {
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
