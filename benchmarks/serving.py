@@ -34,8 +34,8 @@ from graphrt.workers import Worker
 
 TOKENS: Final = 400
 """Tokens of a reply."""
-PAUSE_S: Final = 0.02
-"""Seconds between two tokens."""
+PAUSE_S: Final = 0.01
+"""Seconds between two tokens: a fast provider sends a hundred a second."""
 READERS: Final = 20
 """Replies that are streamed at once, each to a client of its own."""
 CONNECTIONS: Final = 16

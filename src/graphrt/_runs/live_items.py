@@ -6,14 +6,15 @@ worker of its queue runs. `live_feed` reads the batches.
 A batch is a line of JSON, its `Heading`, and then a line for each item: its number, which counts the items of its
 writer, the number of the last entry before it, its mode, the item, and the id of its task. Values are encoded as those
 of the journal are: a value that cannot be stored cannot be relayed either. Objects of graphrt's own classes in the table
-`_classes`, such as `TextDelta`, are written as the name of the class and its fields. Pieces of texts that are told again
-are many and short: `texts` writes those of one task in one line. For the terms, see docs/glossary.md.
+`_classes`, such as `TextDelta`, are written as the name of the class and its fields. Pieces of texts are many and short:
+`texts` writes those of one task in one line. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from pydantic_core import from_json, to_json
@@ -153,8 +154,10 @@ def _sent(codec: Codec, heading: Heading, one: bytes) -> Iterator[Sent]:
         yield Sent(heading, number, seq, cast("LiveMode", mode), _item(form), task_id, len(one))
         return
     name, node, numbers, pieces = form
+    classes = _classes()
+    whole, piece = classes["MessageItem"], classes[name]
     for number, text in zip(numbers, pieces, strict=True):
-        item = _item(["MessageItem", {"node": node, "task_id": task_id, "item": [name, {"text": text}]}])
+        item = whole(node=node, task_id=task_id, item=piece(text=text))
         yield Sent(heading, number, seq, "messages", item, task_id, len(text) + PIECE_BYTES)
 
 
@@ -162,12 +165,18 @@ PIECE_BYTES: Final = 32
 """What a piece of a text is taken to need besides its text."""
 
 
+@cache
+def _names(cls: Any) -> tuple[str, ...]:
+    """Return the names of the fields of a class; `fields` would make them anew for each token."""
+    return tuple(one.name for one in fields(cls))
+
+
 def _form(item: Any) -> list[Any]:
     """Return an item as a pair: the name of its class and its fields, or an empty name and the value itself."""
     cls: Any = item.__class__
     if cls not in _classes().values():
         return ["", item]
-    values = {one.name: getattr(item, one.name) for one in fields(item)}
+    values = {name: getattr(item, name) for name in _names(cls)}
     if _INNER in values:
         values[_INNER] = _form(values[_INNER])
     return [cls.__name__, values]
@@ -181,7 +190,7 @@ def _item(form: Any) -> Any:
     cls = _classes().get(name)
     if cls is None:  # a newer graphrt wrote it
         return values
-    known = {one.name for one in fields(cls)}
+    known = _names(cls)
     values = {key: value for key, value in values.items() if key in known}  # a newer graphrt may have more fields
     if _INNER in values:
         values[_INNER] = _item(values[_INNER])

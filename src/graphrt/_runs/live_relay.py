@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby
+from operator import itemgetter
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, final
@@ -150,8 +151,8 @@ class LiveRelay:
         """Open task at the top to the bytes of what is kept of it."""
         self._lost = 0
         """How many items of the open tasks could not be kept."""
-        self._waiting: deque[bytes] = deque()
-        """Encoded items that were not handed over yet, oldest first."""
+        self._waiting: deque[tuple[int, _Item]] = deque()
+        """Items that were not handed over yet, oldest first, each with the number of the last entry before it."""
         self._waiting_size = 0
         self._wants_again = False
         """Whether followers need to be told again what the open tasks have shown."""
@@ -265,15 +266,15 @@ class LiveRelay:
             piece = item.item
             if type(piece) in (TextDelta, ThinkingDelta):  # kept as it is, since its class is immutable
                 return _Item(self._number, mode, item, task_id, len(piece.text) + PIECE_BYTES)
-        made = self._encoded(_Item(self._number, mode, item, task_id, 0))
+        made = self._encoded(_Item(self._number, mode, item, task_id, 0), self._shown_at)
         return None if made is None else _Item(self._number, mode, made, task_id, len(made))
 
-    def _encoded(self, one: _Item) -> bytes | None:
-        """Return the line of an item; None if a value in it cannot be stored."""
+    def _encoded(self, one: _Item, seq: int) -> bytes | None:
+        """Return the line of an item that comes after the entry *seq*; None if a value in it cannot be stored."""
         if type(one.item) is bytes:
             return one.item
         with suppress(NotStorable):
-            return line(self._codec, one.number, self._shown_at, one.mode, one.item, one.task_id)
+            return line(self._codec, one.number, seq, one.mode, one.item, one.task_id)
         return None
 
     def _keep(self, one: _Item) -> None:
@@ -304,13 +305,12 @@ class LiveRelay:
 
     def _wait(self, one: _Item) -> None:
         """Have an item handed over with the next batch, if somebody follows."""
-        made = self._encoded(one) if self.is_followed else None
-        if made is None or len(made) > MOST_BYTES:
+        if not self.is_followed or one.size > MOST_BYTES:
             return
-        self._waiting.append(made)
-        self._waiting_size += len(made)
+        self._waiting.append((self._shown_at, one))
+        self._waiting_size += one.size
         while self._waiting_size > MOST_BYTES or len(self._waiting) > MOST_ITEMS:
-            self._waiting_size -= len(self._waiting.popleft())
+            self._waiting_size -= self._waiting.popleft()[1].size
 
     def follow(self, *, wanted: bool) -> None:
         """Begin or end to hand items over: the thread has a follower now, or none any more."""
@@ -354,46 +354,66 @@ class LiveRelay:
             return
         with self._sending:
             with self._lock:
-                lines = [*self._waiting]
+                waiting = [*self._waiting]
                 self._waiting.clear()
                 self._waiting_size = 0
                 told = self._again() if again and self._is_time() else None
             heading = Heading(self._writer, self._task.id if self._task is not None else "")
             with suppress(Exception):  # the numbers of the next items show followers the gap
                 self._check()
-                for some in _parts(lines, len) if lines else ():
-                    self._send(batch(heading, some))
+                for some in _parts(waiting, lambda pair: pair[1].size) if waiting else ():
+                    lines = list[bytes]()
+                    for seq, pairs in groupby(some, key=itemgetter(0)):
+                        lines += self._lines(seq, [one for _, one in pairs])[0]
+                    if lines:
+                        self._send(batch(heading, lines))
             if told is not None:
                 with suppress(Exception):
                     self._check()
-                    for part, some in enumerate(_parts(told[1], len)):
-                        self._send(batch(heading._replace(again=told[0], begins=part == 0), some))
+                    for part, shown in enumerate(told[1]):
+                        self._send(batch(heading._replace(again=told[0], begins=part == 0), shown))
 
     def _is_time(self) -> bool:
         """Return whether to tell again what the open tasks have shown, if they have shown anything."""
         old = monotonic() - self._again_at > AGAIN_S or self._sent > AGAIN_BYTES
         return self.is_followed and self.has_shown and (self._wants_again or old)
 
-    def _again(self) -> tuple[Again, list[bytes]]:
-        """Return what the open tasks have shown: what to say of it, and its lines, in order but for pieces of texts."""
+    def _again(self) -> tuple[Again, list[list[bytes]]]:
+        """Return what the open tasks have shown: what to say of it, and its lines, those of each batch.
+
+        The numbers in a batch are greater than those in the one before: a reader skips what it has by them.
+        """
         self._wants_again, self._is_told = False, True
         self._again_at, self._sent = monotonic(), 0
         begun = [one for _, one in self._begun.values()]
         shown = sorted(begun + [one for some in self._open.values() for one in some])
-        lost, lines = self._lost, list[bytes]()
+        lost, parts = self._lost, list[list[bytes]]()
         for some in _parts(shown, lambda one: one.size):
-            for is_text, found in groupby(sorted(some, key=_together), key=lambda one: _together(one)[0]):
-                for one in [*found] if not is_text else ():
-                    made = self._encoded(one)
-                    lost += made is None
-                    lines += () if made is None else (made,)
-                for _, pieces in groupby(found, key=_together) if is_text else ():
-                    of_one = [(one.number, one.item) for one in pieces]
-                    try:
-                        lines.append(texts(self._codec, self._shown_at, of_one))
-                    except NotStorable:
-                        lost += len(of_one)
-        return Again(self._number, self._shown_at, lost), lines
+            made, unstorable = self._lines(self._shown_at, some)
+            parts.append(made)
+            lost += unstorable
+        return Again(self._number, self._shown_at, lost), parts
+
+    def _lines(self, seq: int, shown: Sequence[_Item]) -> tuple[list[bytes], int]:
+        """Return items as lines, and how many cannot be stored. Pieces of one text share a line: they are many and short.
+
+        Args:
+            seq: Number of the last entry before them.
+            shown: The items.
+        """
+        lines, lost = list[bytes](), 0
+        for is_text, found in groupby(sorted(shown, key=_together), key=lambda one: _together(one)[0]):
+            for one in [*found] if not is_text else ():
+                made = self._encoded(one, seq)
+                lost += made is None
+                lines += () if made is None else (made,)
+            for _, pieces in groupby(found, key=_together) if is_text else ():
+                of_one = [(one.number, one.item) for one in pieces]
+                try:
+                    lines.append(texts(self._codec, seq, of_one))
+                except NotStorable:
+                    lost += len(of_one)
+        return lines, lost
 
     def _send(self, body: bytes) -> None:
         """Give one batch to the store, and let it delete the batches that need not be kept any more.
