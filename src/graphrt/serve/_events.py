@@ -30,6 +30,8 @@ ABORT: Final = "graphrt.abort"
 not read. Other servers close it when that was read, or TCP gives up."""
 OVER: Final = object()
 """What `anext` returns at the end of a stream."""
+_JSON: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+"""Made once: `json.dumps` with options makes one for each event."""
 _PART_BYTES: Final = 2**16
 """Bytes after which a part of the body ends."""
 HEADERS: Final = {
@@ -68,7 +70,7 @@ class Form(Protocol):
 def event(name: str, data: Any, id: int | str | None = None) -> bytes:
     """Return a server-sent event. Its data is one line of ASCII, so that it needs no escaping."""
     position = "" if id is None else f"id: {id}\n"
-    return f"{position}event: {name}\ndata: {json.dumps(data, separators=(',', ':'), allow_nan=False)}\n\n".encode()
+    return f"{position}event: {name}\ndata: {_JSON.encode(data)}\n\n".encode()
 
 
 @final
