@@ -9,7 +9,7 @@ import pytest
 
 from graphrt.errors import AgentLimitError, BadRequestError, InputError, ToolError
 from graphrt.events import Usage
-from graphrt.harness import Agent, AgentLimits, ToolCall, ToolMessage, tool
+from graphrt.harness import Agent, AgentLimits, ToolCall, ToolMessage, UserMessage, tool
 
 from .fakes import AT_ONCE, USED, Model, call, counting, heard, kinds, run, says, told, watch
 
@@ -61,6 +61,21 @@ def test_parallel_calls_are_told_in_call_order_whatever_ends_first():
         ("c1", "slow 1"),
         ("c2", "slow 2"),
     ]
+
+
+@pytest.mark.parametrize("id_", ["", "call_0", "x" * 64])
+def test_repeated_ids_of_tool_calls_stay_short_in_a_long_conversation(id_):
+    """Some providers give no ids, or the same ones in each answer."""
+    said: list[Any] = [UserMessage(text="go")]
+    for _ in range(50):
+        said += run(
+            Agent(Model(ToolCall(id=id_, name="look", arguments={"x": 1}), "done"), tools=[counting([], "look")]), said
+        ).new_messages
+        said.append(UserMessage(text="again"))
+    ids = [call.id for message in said if message.role == "assistant" for call in message.tool_calls]
+
+    assert len(set(ids)) == 50
+    assert max(map(len, ids[1:])) < 40
 
 
 @pytest.mark.parametrize("ids", [("", ""), ("a", "a"), ("a", "a-1-2"), ("a-1-2", "a"), ("", "call-1-1")])

@@ -342,7 +342,10 @@ class Loop:
         return [ToolMessage(tool_call_id=call.id, text=text, error=True) for call in asked if call.id not in answered]
 
     def _unique(self, response: ModelResponse) -> ModelResponse:
-        """Return *response* with tool call ids that are unique in the conversation; some providers give no ids."""
+        """Return *response* with tool call ids that are unique in the conversation; some providers give no ids.
+
+        An id stays short however long the conversation is: providers bound the length of ids, and journals store them.
+        """
         calls: Sequence[ToolCall] = response.tool_calls
         if not calls:
             return response
@@ -350,8 +353,10 @@ class Loop:
         named: list[ToolCall] = []
         for number, call in enumerate(calls, 1):
             id_ = call.id or f"call-{self._models}-{number}"
+            base, taken = call.id[:30] or "call", len(seen)
             while id_ in seen:
-                id_ = f"{id_}-{self._models}-{number}"
+                taken += 1
+                id_ = f"{base}-{taken}"
             seen.add(id_)
             named.append(replace(call, id=id_) if id_ != call.id else call)
         return replace(response, tool_calls=tuple(named)) if tuple(named) != calls else response
