@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from graphrt import END, START, Context, GraphBuilder, Runtime
 from graphrt.errors import InputError
-from graphrt.harness import Agent, LiteLLMModel, MockHarness, ScriptedModel
+from graphrt.harness import Agent, Compaction, FunctionModel, LiteLLMModel, MockHarness, ScriptedModel
 from graphrt.reducers import append
 
 
@@ -35,6 +35,19 @@ def graph(*nodes: Any) -> Any:
         builder.add_node(known, node)
     builder.add_sequence([START, *names, END])
     return builder.compile()
+
+
+def test_doubles_of_agents_that_a_run_may_need_are_no_mistake() -> None:
+    """No request was too long for a summary, and nothing was handed over."""
+    second = Agent(ScriptedModel(), name="second")
+    short = Compaction(tokens=1_000, summarise=ScriptedModel())
+    first = Agent(ScriptedModel(["done"]), name="first", handoffs=[second], compaction=short)
+    g = GraphBuilder(State)
+    g.add_node("first", first, input=lambda state: "go", output={"said": "tool_calls"})
+    doubles = {name: FunctionModel(lambda request: "done") for name in ("second", "first-summary", "third")}
+    (warning,) = g.set_entry("first").compile().run({}, models=doubles).warnings
+
+    assert "models= has 'third'" in warning
 
 
 # -- what is given ---------------------------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ class NamedDoubles:
         self.for_one_run: bool = False
         """Whether they belong to one run of a graph: then its end checks that scripts of tools were used up."""
         self._asked: Final[dict[str, None]] = {}
-        """Names of all agents that ran in the runtime, as an ordered set; a resume must not warn of earlier ones."""
+        """Names of all agents that ran in the runtime, or could have followed one that did, as an ordered set; a resume must not warn of earlier ones."""
         self._offered: Final[dict[str, None]] = {}
         """Names of all tools that these agents had, as an ordered set."""
         self._called: Final[dict[str, None]] = {}

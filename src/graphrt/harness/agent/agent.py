@@ -469,6 +469,9 @@ class Agent(Generic[OutputT_co]):
         """
         form = form or self._output
         models = models_of(self)
+        for possible in (self._summariser, *(handoff.agent for handoff in self.handoffs)):
+            if possible is not None:
+                models_of(possible)  # notes its name: a double for an agent that the run may need is no mistake
         tools = tools_of(tools)  # names and schemas stay, and so the request does
         path = "" if outer is None else outer.path
         request = as_known(host, path, self.name, request, form, models[0])
