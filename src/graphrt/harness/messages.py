@@ -41,10 +41,14 @@ __all__ = [
 ]
 
 
-def check_conversation(messages: Sequence[Message]) -> None:
+def check_conversation(messages: Sequence[Message], *, conversation: str = "the conversation") -> None:
     """Check that each tool call of *messages* has one result, right after the message that made the calls.
 
     Providers answer any other conversation with an error that does not say which message is wrong.
+
+    Args:
+        messages: The messages.
+        conversation: What they are, for the error.
 
     Raises:
         InputError: A call has no result, or a result no call (`bad-conversation`); `index` is that of the message.
@@ -55,7 +59,9 @@ def check_conversation(messages: Sequence[Message]) -> None:
         if isinstance(message, ToolMessage):
             if open_.pop(message.tool_call_id, None) is None:
                 raise BAD_CONVERSATION(
-                    index=index, problem=f"is the result of call {message.tool_call_id!r}, which is not open there"
+                    index=index,
+                    conversation=conversation,
+                    problem=f"is the result of call {message.tool_call_id!r}, which is not open there",
                 )
         elif open_:
             break
@@ -63,7 +69,9 @@ def check_conversation(messages: Sequence[Message]) -> None:
             caller, open_ = index, {call.id: call.name for call in message.tool_calls}
     if open_:
         id_, name = next(iter(open_.items()))
-        raise BAD_CONVERSATION(index=caller, problem=f"calls tool {name!r} ({id_!r}), and no result follows")
+        raise BAD_CONVERSATION(
+            index=caller, conversation=conversation, problem=f"calls tool {name!r} ({id_!r}), and no result follows"
+        )
 
 
 def _no_parameters() -> Mapping[str, Any]:

@@ -146,7 +146,7 @@ def test_a_function_chooses_what_is_sent() -> None:
 def test_a_function_that_returns_no_conversation_is_refused(wrong: Any) -> None:
     asked = model("done")
 
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match=r"Compaction\(using=\.\.\.\) of agent 'agent'.* returned"):
         run(Agent(asked, compaction=Compaction(tokens=1, using=lambda said: wrong)), "some words")
     assert asked.asked == []
 

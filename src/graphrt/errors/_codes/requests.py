@@ -19,7 +19,7 @@ BAD_TOOL_ARGUMENTS = ErrorCode(
 BAD_CONVERSATION = ErrorCode(
     "bad-conversation",
     InputError,
-    "Message {index} of the conversation {problem}.",
+    "Message {index} of {conversation} {problem}.",
     known="providers refuse such a conversation",
     fix="Answer each tool call by one ToolMessage, directly after the message that makes the calls.",
 )

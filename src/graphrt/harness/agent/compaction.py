@@ -273,7 +273,7 @@ class Compactor:
             chosen = await chosen
         if type(chosen) not in (list, tuple) or not chosen or not all(isinstance(one, _MESSAGES) for one in chosen):
             raise COMPACTION_RETURNED(name=self._agent, value=chosen)
-        check_conversation(chosen)
+        check_conversation(chosen, conversation=f"what Compaction(using=...) of agent {self._agent!r} returned")
         kept = {id(one) for one in chosen}
         self.left_out = LeftOut(messages=sum(id(one) not in kept for one in said))
         short = replace(request, messages=(*head, *(_bare(one, result=True) for one in chosen)))
