@@ -53,6 +53,17 @@ PRINTS = {
     "[10 messages, orders: [('teapot', 2)]]\n",
     "long_context": "at most 600 calls and 17,370,000 tokens\n100 pieces read\n200 pieces read\n300 pieces read\n"
     "400 pieces read\nRelease v3 broke the checkout; 1225 of its requests failed.\n[449 calls, 1,070,284 tokens]\n",
+    "claims": "ann:  Please pay for this, the invoice is screen.pdf.\n"
+    "desk: We have paid 180 euros for: a cracked screen (receipt 1).\n"
+    "      [781 of 810 messages were not sent: The customer wrote 391 messages.]\n"
+    "ann:  Please pay for this, the invoice is roof.pdf.\n"
+    "asked: {'customer': 'ann', 'damage': 'a hole in the roof', 'amount': 2400}\n"
+    "desk: We have paid 2400 euros for: a hole in the roof (receipt 2).\n"
+    "      [781 of 820 messages were not sent: The customer wrote 391 messages.]\n"
+    "ann:  What do you know about me?\n"
+    "desk: claim receipt 2: 2400 euros for: a hole in the roof\n"
+    "claim receipt 1: 180 euros for: a cracked screen\n"
+    "[paid: [('ann', 180), ('ann', 2400)]]\n",
     "map_reduce": "A day: Dawn 3, Noon 3, Dusk 7; 13 words, at most 7\n",
 }
 

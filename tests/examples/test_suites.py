@@ -13,9 +13,10 @@ from tests.testing.warm_python import warm_python
 import graphrt
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SUITES = ("ticket_router", "support_triage", "research_map_reduce", "runbook", "long_context")
+SUITES = ("ticket_router", "support_triage", "research_map_reduce", "runbook", "long_context", "claims")
 
-# Suite, what stands in its graph.py, the bug in its place, the test that fails, and what it says.
+# Suite, what stands in its graph.py, the bug in its place, the test that fails (none: the graph is refused), and what it
+# says.
 PLANTED = [
     (
         "ticket_router",
@@ -87,6 +88,69 @@ PLANTED = [
         "test_a_model_that_never_answers_is_given_up",
         "AssertionError",
     ),
+    (
+        "claims",
+        'ctx.effect("pay", ctx.deps.pay, state.customer, state.amount, kind="once")',
+        "ctx.deps.pay(state.customer, state.amount)",
+        "test_a_process_that_dies_anywhere_pays_once_and_ends_with_the_same_memory_and_usage",
+        "double-effect",
+    ),
+    (
+        "claims",
+        'ctx.memory.put(f"customers/{state.customer}", f"claim {receipt}", fact)',
+        "pass",
+        "test_a_customer_is_remembered_in_another_conversation_and_others_are_not_told",
+        "town: lives in Bergen",
+    ),
+    (
+        "claims",
+        'f"customers/{context.state.customer}"',
+        '"customers"',
+        "test_a_customer_is_remembered_in_another_conversation_and_others_are_not_told",
+        "Nothing was remembered about that.",
+    ),
+    (
+        "claims",
+        'update={"damage": damage, "amount": amount}, result=',
+        'update={"amount": amount}, result=',
+        "test_a_small_claim_is_paid_without_asking",
+        "state.damage is not as expected.",
+    ),
+    (
+        "claims",
+        "summarise=MODEL)",
+        "using=lambda said: [*said[:1], said[-1]])",
+        "test_models_are_sent_the_end_of_a_long_conversation_and_calls_with_their_results",
+        "which is not open there",
+    ),
+    (
+        "claims",
+        "handoffs=[Handoff(assessor,",
+        "handoffs=lambda: [Handoff(reception,",
+        "",
+        "Agent 'reception' hands over to itself",
+    ),
+    (
+        "claims",
+        '"approve" if context.state.amount > LIMIT else "pay"',
+        '"pay"',
+        "test_a_person_is_asked_about_a_large_claim",
+        "The run is completed, not interrupted.",
+    ),
+    (
+        "claims",
+        "context.state.amount > LIMIT",
+        "context.state.amount >= LIMIT",
+        "test_a_small_claim_is_paid_without_asking",
+        "The run is interrupted, not completed.",
+    ),
+    (
+        "claims",
+        "check=promises_nothing,",
+        "",
+        "test_an_answer_that_promises_money_is_written_again",
+        "We will pay what the invoice says.",
+    ),
 ]
 
 
@@ -115,7 +179,9 @@ def test_copied_suites_pass_and_take_every_route(tmp_path: Path, mode: str) -> N
     code, text = run(tmp_path, f"--import-mode={mode}", "--graphrt-cov=.", "--graphrt-cov-fail-under=100")
 
     assert code == 0, text
-    assert all(graph in text for graph in ("ticket-router", "support", "research", "long-context", "TOTAL")), text
+    assert all(
+        graph in text for graph in ("ticket-router", "support", "research", "long-context", "claims", "TOTAL")
+    ), text
 
 
 @pytest.mark.parametrize(
@@ -127,8 +193,8 @@ def test_suite_finds_a_planted_bug(tmp_path: Path, example: str, text: str, bug:
     assert source.count(text) == 1, "the bug has no place any more"
     graph.write_text(source.replace(text, bug), encoding="utf-8")
 
-    code, told = run(tmp_path)
+    code, told = run(tmp_path, f"{example}/test_{example}.py" + f"::{test}" * bool(test))
 
-    assert code == 1, told
-    assert f"::{test}" in told
+    assert code == (1 if test else 2), told
+    assert f"::{test}" * bool(test) in told
     assert says in told
