@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from tests.stores import postgres_server
 from tests.threads.erasable import OTHER, PERSON, State, files_with, filled, graph, told
 
-from graphrt import END, START, Command, Erased, GraphBuilder, Runtime
+from graphrt import END, START, Command, Context, Erased, GraphBuilder, Runtime
 from graphrt.events import RunStarted, ValuesErased
 from graphrt.stores import EncryptedStore, MemoryStore, SqliteStore
 from graphrt.stores.filters import ThreadFilter
@@ -123,6 +123,21 @@ def test_erasing_twice_is_a_no_op() -> None:
 
         assert (again.threads, again.lines) == ((), 0)
         assert told(runtime, "t") == before
+
+
+def test_thread_that_lost_the_arguments_of_an_effect_can_lose_more() -> None:
+    def node(state: State, ctx: Context) -> None:
+        ctx.effect("call", lambda number: 1, PERSON)
+        ctx.effect("call", lambda number: 1, OTHER)
+
+    g = GraphBuilder(State, name="calls")
+    g.add_node("node", node)
+    g.add_sequence([START, "node", END])
+    with Runtime(g.compile(), store="memory:") as runtime:
+        runtime.run({}, thread="t")
+
+        assert [runtime.erase(text).lines for text in (PERSON, OTHER, PERSON)] == [1, 1, 0]
+        assert runtime.verify().ok
 
 
 def test_field_of_a_thread_goes_with_its_forks_and_copies() -> None:

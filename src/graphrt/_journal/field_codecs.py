@@ -173,8 +173,10 @@ def _put_arguments(body: Body, arguments: str) -> int:
 
 def _get_arguments(body: Body, at: int) -> Any:
     """Read the arguments of an effect, `Erased()` if they were erased."""
+    if at > 0 and body.is_erased(at):  # not by its value, which the readers that only look at lines do not decode
+        return ERASED
     value = body.get(at)
-    if value is not ERASED and not isinstance(from_json(text_(body, value)), list):
+    if not isinstance(from_json(text_(body, value)), list):
         raise TypeError("a JSON array was expected")
     return value
 
