@@ -129,6 +129,8 @@ class Runtime(Generic[S, I_co]):
             its kin they help the caller.
         stream_models: Whether model calls are streamed. None streams them in runs that a worker drives, and in other runs
             while somebody is reading live items, by `stream` or by `follow(live=True)`.
+        embed: Makes vectors of texts, sync or async, so that the memory is searched by meaning too: see
+            `graphrt.memory.Embed`. None searches it by words alone.
         check_state: Compare the state before and after each superstep, to find every change in place. None does so
             under pytest, with a `MockHarness`, or if the environment has `GRAPHRT_CHECK_STATE=1`.
 

@@ -231,6 +231,7 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
         "deleted": st.booleans(),
         "expires_s": st.none() | seconds,
         "expires_at": st.none() | seconds,
+        "embedded": values,
     },
     events.RunInterrupted: {"interrupts": st.lists(text, max_size=3).map(tuple), "folded": digests},
     events.RunCompleted: {"steps": numbers, "folded": digests},

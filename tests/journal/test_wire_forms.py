@@ -172,7 +172,7 @@ USERS: list[Any] = [
     events.InterruptRaised(id="i", task="1.0:n", node="n", payload={MARK: MARK}),
     events.TaskRetried(task="1.0:n", node="n", attempt=1, delay_s=0.5, error="ValueError", message=MARK),
     events.EffectRecorded(task="1.0:n", key="k", result=MARK),
-    events.MemoryWritten(task="1.0:n", namespace=MARK, key=MARK, value=MARK),
+    events.MemoryWritten(task="1.0:n", namespace=MARK, key=MARK, value=MARK, embedded=MARK),
     events.ModelReplied(task="1.0:n", key="k", reply={"text": MARK}),
     events.TaskSucceeded(task="1.0:n", node="n", updates=({"a": MARK},), goto=("n",), sends={0: MARK}),
     events.TaskFailed(

@@ -66,6 +66,24 @@ class EachWordWeighsTheSame(Lists):
         return [row._replace(score=0.5) if getattr(row, "score", 1.0) < 1 else row for row in found]
 
 
+class RanksByWordsAlone(Lists):
+    killer = "memory.items_are_found_by_their_meaning"
+
+    def listed(self, wanted, **page):
+        return self.inner.query(replace(wanted, vector=None) if wanted.words else wanted, **page)
+
+
+class KeepsTheVectorOfBefore(Around):
+    """Leaves the vector of an item as it was, when the item is written anew."""
+
+    killer = "memory.vectors_of_another_length_are_refused"
+
+    def write_memory(self, writes, *, at):
+        known = {(item.namespace, item.key): item.vector for item in self.inner.query(MemoryFilter(now=0.0))}
+        kept = [write._replace(vector=known.get((write.namespace, write.key), write.vector)) for write in writes]
+        self.inner.write_memory(kept, at=at)
+
+
 class PurgesWhatLives(Around):
     killer = "memory.expired_items_are_purged"
 

@@ -25,6 +25,7 @@ from graphrt.errors import StoreError
 if TYPE_CHECKING:
     from graphrt._drivers.agents import Agents
     from graphrt._drivers.child_threads import ChildThreads
+    from graphrt._drivers.embedding import Embed
     from graphrt._drivers.loop_thread import LoopThread
     from graphrt._drivers.recorded import Recorded
     from graphrt._drivers.thread_pool import ThreadPool
@@ -184,6 +185,7 @@ class RunServices:
         "deps",
         "doubles",
         "eager",
+        "embed",
         "emit",
         "former_owner",
         "harness",
@@ -251,6 +253,8 @@ class RunServices:
         """Makes child threads and looks at them; None without a thread in a store that keeps mail."""
         self.memory: Store | None = None
         """The store with the memory (`ctx.memory`); None for a run without a thread in a store."""
+        self.embed: Embed | None = None
+        """Makes vectors of texts, by which the memory is searched for meaning; None without `embed=` of the runtime."""
         self.root: Engine | None = None
         """Engine (the mutable state) of the outermost graph; None before the run has one."""
         self.emit: Emit | None = None

@@ -13,23 +13,25 @@ by themselves, because the result of that effect is. For the terms, see docs/glo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 from graphrt import events
 from graphrt._ambient import surroundings
 from graphrt._arguments import is_number
+from graphrt._drivers.embedding import aembedded, embedded, is_async, vector_of
 from graphrt._drivers.written_memory import note
 from graphrt._due_times import expiry
 from graphrt._engine.storability import check_storable
 from graphrt._engine.task import Task
-from graphrt._journal.memory_writes import words_in
+from graphrt._journal.memory_writes import text_in, words_in
 from graphrt._plan.fields import own
 from graphrt.commands import check_expiry
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.memory import NO_MEMORY
-from graphrt.stores._memory_items import LONGEST_SEARCH, check_key, check_size, words_of
+from graphrt.stores._memory_items import LONGEST_SEARCH, check_key, check_size, score, words_of
+from graphrt.stores._vectors import nearness
 from graphrt.stores.filters import MemoryFilter
 from graphrt.stores.ids import beside, check_namespace
 
@@ -61,8 +63,8 @@ class MemoryItem:
     expires_at: float | None = None
     """When it expires, in seconds since the epoch; None if it does not, or if that depends on the commit."""
     score: float = 1.0
-    """How well it fits the query: the share of the query's words that it has, above 0 and up to 1. Rare words weigh more.
-    1 without a query."""
+    """How well it fits the query, above 0 and up to 1: the share of the query's words that it has, where rare words weigh
+    more. With `embed=` of the runtime it is the mean of that share and of how near it is in meaning. 1 without a query."""
 
 
 class Memory(Protocol):
@@ -107,7 +109,8 @@ class Memory(Protocol):
         Args:
             namespace: Where to search; empty for the whole memory of the tenant.
             query: Text, of which an item must have at least one word, in its key or value; upper and lower case do not
-                differ. Those with the highest score come first, then the newest. Empty lists all, the newest first.
+                differ. With `embed=` of the runtime, items that are near in meaning are found too. Those with the
+                highest score come first, then the newest. Empty lists all, the newest first.
             limit: Maximum number of items, 1 to 1,000.
 
         Raises:
@@ -155,6 +158,10 @@ class Attempt(Protocol):
         """Record what *fn* returns."""
         ...
 
+    def call(self, fn: Callable[..., Coroutine[Any, Any, Any]], /, *args: Any) -> Any:
+        """Run the async function *fn* from a sync node, and return its result."""
+        ...
+
 
 @final
 class TaskMemory:
@@ -192,22 +199,68 @@ class TaskMemory:
         expires_at: datetime | float | None = None,
     ) -> None:
         """Write an item when the superstep commits; see `Memory.put`."""
+        event = self._put(namespace, key, value, expires_s, expires_at)
+        self._write(replace(event, embedded=self._embedded(self._text(event))))
+
+    def _put(
+        self, namespace: str, key: str, value: Any, expires_s: float | None, expires_at: datetime | float | None
+    ) -> events.MemoryWritten:
+        """Return the write of an item, checked, and not embedded yet."""
         self._context._check()
         task = self._task
         check_expiry(expires_s, "expires_s= of an item of the memory")
         until = expiry(expires_s, expires_at)
         value = check_storable(task.engine, task, value, "writes a value to the memory")
         check_size(task.engine.plan.codec.dump(value))
-        self._write(
-            events.MemoryWritten(
-                task=task.id,
-                namespace=check_namespace(namespace, bare=True),
-                key=check_key(key),
-                value=own(value),
-                expires_s=None if expires_s is None else float(expires_s),
-                expires_at=until,
-            )
+        return events.MemoryWritten(
+            task=task.id,
+            namespace=check_namespace(namespace, bare=True),
+            key=check_key(key),
+            value=own(value),
+            expires_s=None if expires_s is None else float(expires_s),
+            expires_at=until,
         )
+
+    def _text(self, event: events.MemoryWritten) -> str:
+        """Return what is embedded of an item; empty if the runtime has no embedding."""
+        return "" if self._services.embed is None else text_in(event.key, self._codec.dump(event.value))
+
+    def _embedded(self, text: str) -> Any:
+        """Return the record of *text* with its vector; None for an empty text, or if the runtime has no embedding.
+
+        It is recorded with the task, as an effect; inside of an effect it is part of what that records.
+        """
+        embed = self._services.embed
+        if embed is None or not text:
+            return None
+
+        def made(text: str) -> Any:
+            """Ask the embedding: the effect that records it."""
+            if is_async(embed):
+                return self._context.call(aembedded, embed, [text])[0]
+            return embedded([text], embed([text]))[0]
+
+        if surroundings().memory is not None:
+            return made(text)
+        return self._context.effect("memory.embed", made, text)
+
+    async def _aembedded(self, text: str) -> Any:
+        """Do what `_embedded` does, without blocking the event loop."""
+        from graphrt._drivers.blocking_calls import in_executor
+
+        embed = self._services.embed
+        if embed is None or not text:
+            return None
+
+        async def made(text: str) -> Any:
+            """Ask the embedding: the effect that records it."""
+            if is_async(embed):
+                return (await aembedded(embed, [text]))[0]
+            return embedded([text], await in_executor(embed, [text]))[0]
+
+        if surroundings().memory is not None:
+            return await made(text)
+        return await self._context.effect("memory.embed", made, text)
 
     def delete(self, namespace: str, key: str) -> None:
         """Delete the item when the superstep commits, if there is one then."""
@@ -238,8 +291,9 @@ class TaskMemory:
         expires_s: float | None = None,
         expires_at: datetime | float | None = None,
     ) -> None:
-        """Write an item when the superstep commits; the same as `put`, which does not block."""
-        self.put(namespace, key, value, expires_s=expires_s, expires_at=expires_at)
+        """Write an item when the superstep commits; see `put`. Does not block while the item is embedded."""
+        event = self._put(namespace, key, value, expires_s, expires_at)
+        self._write(replace(event, embedded=await self._aembedded(self._text(event))))
 
     async def adelete(self, namespace: str, key: str) -> None:
         """Delete the item when the superstep commits; the same as `delete`, which does not block."""
@@ -257,6 +311,7 @@ class TaskMemory:
     def _read(self, verb: str, *args: Any) -> list[MemoryItem]:
         """Return what a read finds; *args* are those of the verb, `get` or `search`."""
         wanted = self._wanted(verb, args)
+        wanted = replace(wanted, vector=vector_of(self._embedded(self._query(verb, args))))
         if surroundings().memory is not None:
             self._context._check()
             return self._overlaid(wanted, args, self._stored(wanted, args))
@@ -269,6 +324,7 @@ class TaskMemory:
         from graphrt._drivers.blocking_calls import call_store
 
         wanted = self._wanted(verb, args)
+        wanted = replace(wanted, vector=vector_of(await self._aembedded(self._query(verb, args))))
 
         async def stored(*_: Any) -> list[dict[str, Any]]:
             """Read the store: the effect that records it."""
@@ -285,6 +341,13 @@ class TaskMemory:
             namespace, key = args
             return MemoryFilter(now=0.0, namespace=check_namespace(namespace, bare=True), key=check_key(key))
         return search_filter(*args, bare=True)
+
+    def _query(self, verb: str, args: tuple[Any, ...]) -> str:
+        """Return what is embedded of a search, redacted as all that is recorded; empty without an embedding or a query."""
+        if verb == "get" or self._services.embed is None:
+            return ""
+        query: str = check_storable(self._task.engine, self._task, args[1], "searches the memory")
+        return query.strip()
 
     def _stored(self, wanted: MemoryFilter, args: tuple[Any, ...]) -> list[dict[str, Any]]:
         """Read the store, and return what it has in the form in which it is recorded."""
@@ -325,15 +388,19 @@ class TaskMemory:
         return [*mine, *rest][: args[2] if len(args) == 3 else 1]
 
     def _score(self, wanted: MemoryFilter, event: events.MemoryWritten) -> float:
-        """Return the score of an item that this execution has written: the share of the words; 0 if it does not fit."""
+        """Return the score of an item that this execution has written, with words of equal weight; 0 if it does not fit."""
         first, end = wanted.bounds
         there = first <= f"{event.namespace}/" < end
         if wanted.key is not None:
             there = (event.namespace, event.key) == (wanted.namespace, wanted.key)
-        if not there or not wanted.words:
+        if not there or not wanted.searches:
             return float(there)
         words = words_in(event.key, self._codec.dump(event.value))
-        return round(len(set(wanted.words).intersection(words)) / len(wanted.words), 6)
+        share = len(set(wanted.words).intersection(words)) / len(wanted.words)
+        vector, near = vector_of(event.embedded), None
+        if wanted.vector is not None:
+            near = nearness(vector, wanted.vector)
+        return score(share, near)
 
 
 def search_filter(namespace: Any, query: Any, limit: Any, *, bare: bool) -> MemoryFilter:
@@ -354,6 +421,7 @@ def search_filter(namespace: Any, query: Any, limit: Any, *, bare: bool) -> Memo
 
 
 def recorded(item: StoredItem, codec: Codec) -> dict[str, Any]:
-    """Return an item of the store with its value decoded, as plain data that an effect records."""
+    """Return an item of the store with its value decoded, as plain data that an effect records. Its vector is left out."""
     fields = item._asdict()
+    del fields["vector"]
     return {"value": codec.load(fields.pop("body")), **fields}

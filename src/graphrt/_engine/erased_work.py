@@ -70,7 +70,7 @@ def _of_task(task: Task) -> Iterator[str]:
     ):  # not `in`, which calls `__eq__` of the user's objects
         yield f"an effect of task {task.id}"
     wrote = [*extra.memory.get(task.execution, {}).values(), *(one for e in extra.effects.values() for one in e.memory)]
-    if any(erased_in(part) for one in wrote for part in (one.namespace, one.key, one.value)):
+    if any(erased_in(part) for one in wrote for part in (one.namespace, one.key, one.value, one.embedded)):
         yield f"what task {task.id} wrote to the memory"
     child = extra.child
     if child is not None:

@@ -209,7 +209,7 @@ _NAMED: Final[tuple[tuple[FieldCodec, str], ...]] = (
     (codecs.TASKS, "after finished tasks"),
     (codecs.COUNTS, "visits"),
     # A title or tag may say who a thread is about, so both are values, which can be erased.
-    (codecs.VALUE, "answer default namespace payload result text title value"),
+    (codecs.VALUE, "answer default embedded namespace payload result text title value"),
     (codecs.TAGS, "tags"),
     (codecs.REPLY, "reply"),
     (codecs.TYPE, "answer_type"),

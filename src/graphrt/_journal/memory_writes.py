@@ -48,12 +48,18 @@ def _write(event: events.MemoryWritten, codec: Codec, thread: str, at: float) ->
         return MemoryWrite(namespace, event.key, None)
     body = codec.dump(event.value)
     expires_at = event.expires_at if event.expires_s is None else at + event.expires_s
-    return MemoryWrite(namespace, event.key, body, words_in(event.key, body), expires_at)
+    vector = event.embedded["vector"] if event.embedded is not None else None
+    return MemoryWrite(namespace, event.key, body, words_in(event.key, body), expires_at, vector)
 
 
 def words_in(key: str, body: bytes) -> tuple[str, ...]:
     """Return the words by which the item with this *key* and encoded value is found."""
     return words_of(key, *_texts(from_json(body)))
+
+
+def text_in(key: str, body: bytes) -> str:
+    """Return the text that stands for what the item with this *key* and encoded value means: the text of its words."""
+    return "\n".join((key, *_texts(from_json(body))))
 
 
 def _enclosing(path: str) -> Iterator[str]:

@@ -28,6 +28,7 @@ from graphrt.migrations import Migration
 from graphrt.stores import Store, open_store
 
 if TYPE_CHECKING:
+    from graphrt._drivers.embedding import Embed
     from graphrt._usage.budget import Budget
     from graphrt.audit import AuditLog
     from graphrt.harness.agent._replacements import NamedDoubles
@@ -272,6 +273,19 @@ def checked_sleep(sleep: Any) -> Callable[[float], Any] | None:
             wanted="a function of seconds, sync or async, such as `waits.append` of a list: it is called instead of each wait",
         )
     chosen: Callable[[float], Any] | None = sleep
+    return chosen
+
+
+def checked_embed(embed: Any) -> Embed | None:
+    """Return *embed*, which makes vectors of texts; None stays None.
+
+    Raises:
+        InputError: It cannot be called, or is a class (`input`).
+    """
+    if embed is not None and (not callable(embed) or isinstance(embed, type)):
+        wanted = "a function, sync or async, that takes a list of texts and returns a vector for each"
+        raise INVALID_ARGUMENT(argument="embed=", value=embed, wanted=wanted)
+    chosen: Embed | None = embed
     return chosen
 
 

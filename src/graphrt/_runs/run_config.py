@@ -33,6 +33,7 @@ from graphrt.errors._codes.threads import INPUT_NOT_STORABLE
 
 if TYPE_CHECKING:
     from graphrt import events
+    from graphrt._drivers.embedding import Embed
     from graphrt._drivers.recorded import Recorded
     from graphrt._engine.redactor import Redactor
     from graphrt._flows.effects import Control
@@ -200,6 +201,8 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
     """Whether runs look for changes that nodes made to the state; None decides by the surroundings (`checks_state`)."""
     stream_models: bool | None
     """Whether model calls are streamed; None streams them for readers, and in runs that a worker drives."""
+    embed: Embed | None
+    """Makes vectors of texts, by which the memory is searched for meaning; None searches it by words alone."""
     active: ActiveRuns
     threads: SharedThreads
     """The worker threads and the private event loop of the runtime."""
@@ -336,6 +339,7 @@ def configure(
     tools: Mapping[str, AnyTool] | None = None,
     worker_threads: int = 40,
     stream_models: bool | None = None,
+    embed: Embed | None = None,
     check_state: bool | None = None,
 ) -> RunConfig:
     """Check the arguments of `Runtime`, which documents them, and return them as a configuration.
@@ -369,6 +373,7 @@ def configure(
         threads=SharedThreads(arguments.checked_workers(worker_threads)),
         check_state=check_state,
         stream_models=stream_models,
+        embed=arguments.checked_embed(embed),
         active=ActiveRuns(),
         redactor=_redactor(graph.__graphrt_plan__, audit),
         secrets=KnownSecrets(),

@@ -21,6 +21,7 @@ from graphrt.stores import Store
 if TYPE_CHECKING:
     from inspect import Signature
 
+    from graphrt._drivers.embedding import Embed
     from graphrt._usage.budget import Budget
     from graphrt.audit import AuditLog
     from graphrt.harness.protocol import ChatModel
@@ -48,6 +49,7 @@ class RuntimeOptions(te.TypedDict, total=False):
     tools: Mapping[str, AnyTool] | None
     worker_threads: int
     stream_models: bool | None
+    embed: Embed | None
     check_state: bool | None
 
 

@@ -1,39 +1,46 @@
 """`Runtime.memory`: the memory of a runtime's store, for programs outside of nodes.
 
-What is written here is in no journal: the store has it when the call returns. Nodes use `ctx.memory`, whose writes
+What is written here is in no journal, and neither is what is embedded: the store has it when the call returns. Nodes use `ctx.memory`, whose writes
 belong to their tasks (`_drivers.task_memory`).
 """
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from pydantic_core import from_json, to_json
 
 from graphrt._codec import NotStorable
+from graphrt._drivers.embedding import aembedded, embedded, is_async, vector_of
 from graphrt._drivers.task_memory import MemoryItem, recorded, search_filter
 from graphrt._due_times import expiry
 from graphrt._engine.engine import Engine
 from graphrt._engine.redacting import redacted_value
-from graphrt._journal.memory_writes import words_in
+from graphrt._journal.memory_writes import text_in, words_in
 from graphrt._runs.open_run import not_storable
 from graphrt._runs.run_config import RunConfig
 from graphrt.commands import check_expiry
-from graphrt.errors._codes.memory import RUNTIME_WITHOUT_MEMORY
+from graphrt.errors._codes.memory import NO_EMBEDDING, RUNTIME_WITHOUT_MEMORY
 from graphrt.errors._codes.stores import BAD_ARCHIVE, MEMORY_EXPORT_DECRYPTED
 from graphrt.stores import _archive as archive
 from graphrt.stores._memory_items import check_key, check_size
 from graphrt.stores.filters import MemoryFilter, NamespaceFilter
 from graphrt.stores.ids import check_namespace
-from graphrt.stores.values import MemoryWrite
+from graphrt.stores.values import MemoryWrite, StoredItem
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from graphrt.stores.protocol import Store
+
+
+_TOGETHER: Final = 100
+"""Number of texts that one call of the embedding gets at most."""
 
 
 @final
@@ -74,14 +81,56 @@ class SharedMemory:
             InputError: An argument is wrong, or the value cannot be stored (`not-storable`).
             AuditError: The runtime redacts, and the value could not be redacted.
         """
+        write = self._write(namespace, key, value, expires_s, expires_at)
+        self._store_write(write, self._vectors([self._text(write)])[0], expires_s)
+
+    def _write(
+        self, namespace: str, key: str, value: Any, expires_s: float | None, expires_at: datetime | float | None
+    ) -> MemoryWrite:
+        """Return the write of an item, checked, without what only the moment of the write says, and not embedded yet."""
         check_expiry(expires_s, "expires_s= of an item of the memory")
         until = expiry(expires_s, expires_at)
         body = check_size(self._encoded(value))
-        at = self._config.clock()
-        if expires_s is not None:
-            until = at + expires_s
         namespace, key = check_namespace(namespace), check_key(key)
-        self._store.write_memory([MemoryWrite(namespace, key, body, words_in(key, body), until)], at=at)
+        return MemoryWrite(namespace, key, body, words_in(key, body), until)
+
+    def _store_write(self, write: MemoryWrite, vector: bytes | None, expires_s: float | None) -> None:
+        """Store *write* with its *vector*, now."""
+        at = self._config.clock()
+        until = write.expires_at if expires_s is None else at + expires_s
+        self._store.write_memory([write._replace(vector=vector, expires_at=until)], at=at)
+
+    def _text(self, item: MemoryWrite | StoredItem) -> str:
+        """Return what is embedded of an item."""
+        return text_in(item.key, item.body or b"null")
+
+    def _vectors(self, texts: list[str]) -> list[bytes | None]:
+        """Return the vectors of *texts*; None for each if the runtime has no embedding."""
+        embed = self._config.embed
+        if embed is None or not texts:
+            return [None] * len(texts)
+        if not is_async(embed):
+            return [*map(vector_of, embedded(texts, embed(texts)))]
+        from graphrt._drivers.loop_thread import LoopThread
+
+        shared = self._config.threads.loop_source
+        loop = LoopThread() if shared is None else shared()
+        try:
+            return [*map(vector_of, loop.run(lambda: aembedded(embed, texts)))]
+        finally:
+            if shared is None:
+                loop.close()
+
+    async def _avectors(self, texts: list[str]) -> list[bytes | None]:
+        """Do what `_vectors` does, without blocking the event loop."""
+        embed = self._config.embed
+        if embed is None or not texts:
+            return [None] * len(texts)
+        if is_async(embed):
+            return [*map(vector_of, await aembedded(embed, texts))]
+        from graphrt._drivers.blocking_calls import in_executor
+
+        return [*map(vector_of, embedded(texts, await in_executor(embed, texts)))]
 
     def _encoded(self, value: Any) -> bytes:
         """Return *value*, redacted, in its stored form."""
@@ -103,7 +152,12 @@ class SharedMemory:
 
     def search(self, namespace: str = "", query: str = "", *, limit: int = 10) -> list[MemoryItem]:
         """Return items of *namespace* and of those below it; see `graphrt.memory.Memory.search`."""
-        wanted = replace(search_filter(namespace, query, limit, bare=False), now=self._config.clock())
+        wanted = search_filter(namespace, query, limit, bare=False)
+        return self._found(wanted, self._vectors([query])[0] if query.strip() else None, limit)
+
+    def _found(self, wanted: MemoryFilter, vector: bytes | None, limit: int) -> list[MemoryItem]:
+        """Return the items that *wanted* finds with the *vector* of its query."""
+        wanted = replace(wanted, now=self._config.clock(), vector=vector)
         return [
             MemoryItem(**recorded(item, self._config.plan.codec)) for item in self._store.query(wanted, limit=limit)
         ]
@@ -129,6 +183,37 @@ class SharedMemory:
         self._store.write_memory([MemoryWrite(item.namespace, item.key, None) for item in found], at=now)
         return sum(item.expires_at is None or item.expires_at > now for item in found)
 
+    def embed_again(self, namespace: str = "") -> int:
+        """Embed all items of *namespace* and of those below it with the runtime's `embed=`, and return their number.
+
+        For items that were written without an embedding, or with another one. It calls `embed=` with up to 100 texts at
+        a time. Each item counts as written anew; one that changes meanwhile stays as it was written then.
+
+        Raises:
+            InputError: The runtime has no embedding, or it returned no vectors (`bad-memory`).
+        """
+        items = self._to_embed(namespace)
+        return sum(self._embedded_again(some, self._vectors([*map(self._text, some)])) for some in items)
+
+    def _to_embed(self, namespace: str) -> list[list[StoredItem]]:
+        """Return the items of *namespace*, the oldest first, in lists of as many as are embedded together."""
+        if self._config.embed is None:
+            raise NO_EMBEDDING(where=self._config.plan.place())
+        scope = check_namespace(namespace, scope=True)
+        items = self._store.query(MemoryFilter(now=self._config.clock(), namespace=scope))[::-1]
+        return [items[first : first + _TOGETHER] for first in range(0, len(items), _TOGETHER)]
+
+    def _embedded_again(self, items: list[StoredItem], vectors: list[bytes | None]) -> int:
+        """Write *items* with their new *vectors*, except those that have changed meanwhile, and return their number."""
+        now = self._config.clock()
+        writes: list[MemoryWrite] = []
+        for item, vector in zip(items, vectors, strict=True):
+            namespace, key, body = item[:3]
+            if self._store.query(MemoryFilter(now=now, namespace=namespace, key=key)) == [item]:
+                writes.append(MemoryWrite(namespace, key, body, words_in(key, body), item.expires_at, vector))
+        self._store.write_memory(writes, at=now)
+        return len(writes)
+
     def purge(self) -> int:
         """Delete the items that have expired, and return their number. Workers do so with their other retention."""
         return self._store.purge_memory(expired_by=self._config.clock())
@@ -136,7 +221,7 @@ class SharedMemory:
     def export(self, to: Any, namespace: str = "", *, decrypted: bool = False) -> int:
         """Write the items of *namespace* and of those below it to a file, and return their number.
 
-        The file has a line of JSON for each item, with its value in the stored form. Items that have expired are left
+        The file has a line of JSON for each item, with its value in the stored form, and its vector. Items that have expired are left
         out. If *to* is a path, the file appears there when it is complete, and only this user may read it.
 
         Args:
@@ -153,7 +238,9 @@ class SharedMemory:
             raise MEMORY_EXPORT_DECRYPTED()
         items = self._store.query(MemoryFilter(now=self._config.clock(), namespace=scope))
         lines = b"".join(
-            to_json({**item._asdict(), "body": item.body.decode(), "score": None}) + b"\n" for item in items
+            to_json(item._asdict() | {"body": item.body.decode(), "score": None, "vector": _text_of(item.vector)})
+            + b"\n"
+            for item in items
         )
         if hasattr(to, "write"):
             archive.check_open(to, "writing")
@@ -193,7 +280,9 @@ class SharedMemory:
         expires_at: datetime | float | None = None,
     ) -> None:
         """Write an item; see `put`."""
-        await self._unhurried(lambda: self.put(namespace, key, value, expires_s=expires_s, expires_at=expires_at))
+        write = self._write(namespace, key, value, expires_s, expires_at)
+        [vector] = await self._avectors([self._text(write)])
+        await self._unhurried(lambda: self._store_write(write, vector, expires_s))
 
     async def aget(self, namespace: str, key: str) -> MemoryItem | None:
         """Return the item, or None; see `get`."""
@@ -202,8 +291,19 @@ class SharedMemory:
 
     async def asearch(self, namespace: str = "", query: str = "", *, limit: int = 10) -> list[MemoryItem]:
         """Return items of *namespace*; see `search`."""
-        found: list[MemoryItem] = await self._unhurried(lambda: self.search(namespace, query, limit=limit))
+        wanted = search_filter(namespace, query, limit, bare=False)
+        vector = (await self._avectors([query]))[0] if query.strip() else None
+        found: list[MemoryItem] = await self._unhurried(lambda: self._found(wanted, vector, limit))
         return found
+
+    async def aembed_again(self, namespace: str = "") -> int:
+        """Embed all items of *namespace*; see `embed_again`."""
+        items: list[list[StoredItem]] = await self._unhurried(lambda: self._to_embed(namespace))
+        number = 0
+        for some in items:
+            vectors = await self._avectors([*map(self._text, some)])
+            number += await self._unhurried(partial(self._embedded_again, some, vectors))
+        return number
 
     async def adelete(self, namespace: str, key: str) -> None:
         """Delete the item, if there is one."""
@@ -235,6 +335,11 @@ class SharedMemory:
         return number
 
 
+def _text_of(vector: bytes | None) -> str | None:
+    """Return *vector* as it stands in an exported file."""
+    return None if vector is None else b64encode(vector).decode()
+
+
 def _read(source: Any) -> list[MemoryWrite]:
     """Return the items in a file that `export` wrote, as writes.
 
@@ -247,9 +352,9 @@ def _read(source: Any) -> list[MemoryWrite]:
             try:
                 item: dict[str, Any] = from_json(line)
                 body = item["body"].encode()
-                found.append(
-                    MemoryWrite(item["namespace"], item["key"], body, words_in(item["key"], body), item["expires_at"])
-                )
+                vector = None if item["vector"] is None else b64decode(item["vector"], validate=True)
+                words = words_in(item["key"], body)
+                found.append(MemoryWrite(item["namespace"], item["key"], body, words, item["expires_at"], vector))
             except (ValueError, TypeError, LookupError, AttributeError) as error:
                 raise BAD_ARCHIVE(
                     why=f"Line {number} is not an item of the memory.", fix="Export the memory again."

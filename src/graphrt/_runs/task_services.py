@@ -41,7 +41,7 @@ def services_of(config: RunConfig, engine: Engine, control: Control, seed: int |
     services.doubles, services.recorded = config.doubles, config.recorded
     if engine.thread is not None:  # the id with its tenant, by which the shared store knows the thread
         services.known_as = shared_id(config.store, engine.thread)
-        services.memory = config.store
+        services.memory, services.embed = config.store, config.embed
     services.streams = config.stream_models
     services.agents = RunAgents()  # makes what agents and budgets need in a task
     # A run inside a run waits as the outer one does, unless its runtime has a sleep= (decision 0040).

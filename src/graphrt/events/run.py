@@ -243,6 +243,8 @@ class MemoryWritten(Word):
     """Seconds after the commit at which it expires; None if *expires_at* says it, or if it stays."""
     expires_at: float | None = None
     """The moment, in seconds since the epoch."""
+    embedded: Any = None
+    """What `embed=` of the runtime made of it: `text`, and its `vector` as bytes. None without an embedding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

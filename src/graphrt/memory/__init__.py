@@ -6,8 +6,9 @@ the how-to page "Remember across threads".
 
 from __future__ import annotations
 
+from graphrt._drivers.embedding import Embed
 from graphrt._drivers.task_memory import Memory, MemoryItem, TaskMemory
 from graphrt._runs.shared_memory import SharedMemory
 from graphrt.memory._tools import memory_tools
 
-__all__ = ["Memory", "MemoryItem", "SharedMemory", "TaskMemory", "memory_tools"]
+__all__ = ["Embed", "Memory", "MemoryItem", "SharedMemory", "TaskMemory", "memory_tools"]

@@ -7,7 +7,12 @@ the value and compares them exactly. So all stores find the same items and rank 
 
 A search finds the items that have one of its words. Each word weighs the more, the fewer items of the searched
 namespaces have it: log(1 + (n - m + 0.5) / (m + 0.5)), where m of n items have it, which is the weight of BM25. The
-*score* of an item is the weight of the words that it has, as a share of the weight of all that were searched.
+share of an item is the weight of the words that it has, divided by the weight of all that were searched.
+
+A search may have a *vector* too, which stands for the meaning of the query, and items have the vectors of theirs
+(`_vectors`). The *score* of an item is then the mean of its share and of how near its vector is to that of the query;
+without a vector in the search it is the share. Items with the same score are listed as without a search, the newest first. All
+stores compute the same scores, those with SQL in the database (decision 0259).
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import isfinite, log
 from typing import TYPE_CHECKING, Any, Final
 
+from graphrt.stores._vectors import is_packed, nearness
 from graphrt.stores.filters import MemoryFilter
 from graphrt.stores.ids import check_namespace
 from graphrt.stores.values import MemoryWrite, StoredItem
@@ -34,6 +40,8 @@ LONGEST_WORD: Final = 64
 """Most characters of a word. Longer runs, such as encoded bytes, are not searched for by anyone."""
 MOST_WORDS: Final = 2_000
 """Most words of an item: further ones are not found."""
+MOST_COMPARED: Final = 10_000
+"""Most vectors that a search compares without pgvector, those of the newest items. Others are found by their words."""
 _WORD: Final = re.compile(r"[^\W_]+").findall
 
 
@@ -92,7 +100,7 @@ def checked_writes(writes: Iterable[MemoryWrite], at: float) -> list[MemoryWrite
     """
     found: dict[tuple[str, str], MemoryWrite] = {}
     for write in writes:
-        namespace, key, body, words, expires_at = write
+        namespace, key, body, words, expires_at, vector = write
         if body is not None:
             if type(body) is not bytes:
                 raise _bad("The body", f"a {type(body).__name__}", "bytes")
@@ -101,6 +109,8 @@ def checked_writes(writes: Iterable[MemoryWrite], at: float) -> list[MemoryWrite
             raise _bad("The words", "other than words_of() makes them", "what it returned")
         if not isfinite(at) or (expires_at is not None and not isfinite(expires_at)):
             raise _bad("The time", f"{expires_at!r} at {at!r}", "seconds since the epoch")
+        if vector is not None and not is_packed(vector):
+            raise _bad("The vector", "other than packed() makes them", "what it returned")
         found[check_namespace(namespace), check_key(key)] = write
     return [found[name] for name in sorted(found)]
 
@@ -110,7 +120,7 @@ def written(write: MemoryWrite, before: StoredItem | None, at: float) -> StoredI
     assert write.body is not None  # noqa: S101 - it deletes nothing
     lives = before is not None and (before.expires_at is None or before.expires_at > at)
     created_at = before.created_at if before is not None and lives else at
-    return StoredItem(write.namespace, write.key, write.body, created_at, at, write.expires_at)
+    return StoredItem(write.namespace, write.key, write.body, created_at, at, write.expires_at, vector=write.vector)
 
 
 def newest_first(item: StoredItem) -> tuple[float, str, str]:
@@ -130,12 +140,29 @@ def weights(total: int, counts: Mapping[str, int], words: Sequence[str]) -> dict
     return {word: weight / whole for word, weight in found.items()}
 
 
-def score(shares: Mapping[str, float], words: Collection[str]) -> float:
-    """Return the score of an item with *words*, by the shares of the searched ones; 0 if it has none of them.
+def score(share: float, near: float | None) -> float:
+    """Return the score of an item, rounded, so that it does not depend on the order of an addition.
 
-    Rounded, so that it does not depend on the order of an addition.
+    Args:
+        share: Share of the searched words that it has.
+        near: How near its vector is to that of the query, 0 if it has none; None if the search has no vector.
     """
-    return round(sum(share for word, share in shares.items() if word in words), 6)
+    return round(share if near is None else (share + near) / 2, 6)
+
+
+def check_lengths(wanted: MemoryFilter, others: int) -> None:
+    """Check that no vector of a searched item has another length than that of the query.
+
+    Args:
+        others: Number of the items with such a vector.
+
+    Raises:
+        InputError: There are some (`bad-memory`).
+    """
+    if others and wanted.vector is not None:
+        from graphrt.errors._codes.memory import OTHER_VECTORS
+
+        raise OTHER_VECTORS(number=others, length=len(wanted.vector) // 4, namespace=wanted.namespace)
 
 
 def found_in(wanted: MemoryFilter, items: Iterable[tuple[StoredItem, Collection[str]]]) -> list[StoredItem]:
@@ -146,10 +173,22 @@ def found_in(wanted: MemoryFilter, items: Iterable[tuple[StoredItem, Collection[
         items: Items with their words; those of other namespaces may be among them.
     """
     fitting = [(item, words) for item, words in items if wanted.fits(item)]
-    if not wanted.words:
-        return sorted((item for item, _ in fitting), key=newest_first)
+    fitting.sort(key=lambda row: newest_first(row[0]))
+    if not wanted.searches:
+        return [item for item, _ in fitting]
     searched = dict.fromkeys(wanted.words)
     counts = {word: sum(word in words for _, words in fitting) for word in searched}
     shares = weights(len(fitting), counts, tuple(searched))
-    scored = [item._replace(score=points) for item, words in fitting if (points := score(shares, words)) > 0]
-    return sorted(scored, key=lambda item: (-item.score, *newest_first(item)))
+    have = [sum(share for word, share in shares.items() if word in words) for _, words in fitting]
+    near: list[float | None] = [None] * len(fitting)
+    if wanted.vector is not None:
+        vectors = [item.vector for item, _ in fitting]
+        check_lengths(wanted, sum(one is not None and len(one) != len(wanted.vector) for one in vectors))
+        compared = [number for number, one in enumerate(vectors) if one is not None][:MOST_COMPARED]
+        near = [0.0] * len(fitting)
+        for number in compared:
+            near[number] = nearness(vectors[number], wanted.vector)
+    scored = [
+        item._replace(score=score(share, close)) for (item, _), share, close in zip(fitting, have, near, strict=True)
+    ]
+    return sorted((item for item in scored if item.score > 0), key=lambda item: -item.score)

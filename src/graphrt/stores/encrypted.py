@@ -26,8 +26,8 @@ class EncryptedStore(StoreWrapper):
     a plain one (`downgrade-refused`). Encryption cannot detect that a whole thread was put back to an earlier state;
     chained journals are for that.
 
-    Words by which items of the memory are found are sealed with their values, so a search reads and decrypts all items of
-    the namespaces that it searches.
+    Words and vectors by which items of the memory are found are sealed with their values, so a search reads and decrypts
+    all items of the namespaces that it searches.
 
     Blobs are stored under an HMAC of thread and name, so that equal values cannot be recognised. A copy of a thread, made
     by `Runtime.copy_thread`, is encrypted anew under its own id.

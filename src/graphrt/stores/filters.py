@@ -269,7 +269,7 @@ class _InMemory(Filter[R]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryFilter(_InMemory[StoredItem]):
-    """Items of the memory: with *words* those that have one of them, in the order of their scores; the newest first.
+    """Items of the memory: in a search those with a score, the highest first; else all, the newest first.
 
     Items of the same score, or the same moment, are in the order of namespace and key. There are no further pages.
     """
@@ -277,7 +277,14 @@ class MemoryFilter(_InMemory[StoredItem]):
     key: str | None = None
     """Key of the item, in the namespace itself and in no other."""
     words: tuple[str, ...] = ()
-    """Words that are searched, as `stores._memory_items.words_of` makes them; without any, all items are listed."""
+    """Words that are searched, as `stores._memory_items.words_of` makes them."""
+    vector: bytes | None = None
+    """What the query means, as `stores._vectors.packed` returns it. Without it and without words, all items are listed."""
+
+    @property
+    def searches(self) -> bool:
+        """Whether items are ranked."""
+        return bool(self.words) or self.vector is not None
 
     def fits(self, row: StoredItem) -> bool:
         mine = self.key is None or (row.key == self.key and row.namespace == self.namespace)

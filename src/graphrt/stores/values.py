@@ -160,6 +160,8 @@ class MemoryWrite(NamedTuple):
     """What it is found by: 0..n different words, as `stores._memory_items.words_of` makes them."""
     expires_at: float | None = None
     """Seconds since the epoch from which on it is not listed any more; None keeps it until it is deleted."""
+    vector: bytes | None = None
+    """What it means, as `stores._vectors.packed` returns it; None for an item that is found by its words alone."""
 
 
 class StoredItem(NamedTuple):
@@ -174,7 +176,8 @@ class StoredItem(NamedTuple):
     """Time of its last write."""
     expires_at: float | None
     score: float = 1.0
-    """How well it fits the words that were searched, above 0 and up to 1, where it has all of them; 1 without a search."""
+    """How well it fits what was searched, above 0 and up to 1; 1 without a search. See `stores._memory_items`."""
+    vector: bytes | None = None
 
 
 class Loaded(NamedTuple):

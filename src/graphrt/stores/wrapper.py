@@ -9,6 +9,7 @@ a subclass overrides the few that it needs, and a new method of the protocol is 
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -162,14 +163,14 @@ class StoreWrapper(StoreVerbs):
 
     def select(self, wanted: Filter[Any], *, after: str | None, limit: int | None) -> list[Any]:
         at = None if after is None else self.inner_after(wanted, after)
-        if isinstance(wanted, MemoryFilter) and wanted.words and self._bodies is not None:
+        if isinstance(wanted, MemoryFilter) and wanted.searches and self._bodies is not None:
             return self._searched(wanted, limit)
         found = self.call(self.store.query, self.inner_filter(wanted), after=at, limit=limit)
         return [self._outer_row(wanted, row) for row in found]
 
     def _searched(self, wanted: MemoryFilter, limit: int | None) -> list[StoredItem]:
         """Search the memory in bodies that the inner store cannot read: all of those namespaces are read for it."""
-        part = self.inner_filter(replace(wanted, words=()))
+        part = self.inner_filter(replace(wanted, words=(), vector=None))
         rows = [self._outer_item(row) for row in self.call(self.store.query, part)]
         return found_in(wanted, [(item, frozenset(words)) for item, words in rows])[:limit]
 
@@ -330,24 +331,26 @@ class StoreWrapper(StoreVerbs):
     def _inner_writes(self, writes: Sequence[MemoryWrite], at: float) -> list[MemoryWrite]:
         """Return changes of the memory as the inner store gets them.
 
-        Words of a sealed body would show what it is about, so they are sealed with it, before its first newline.
+        Words and vector of a sealed body would show what it is about, so they are sealed with it, as its first two lines.
         """
         found: list[MemoryWrite] = []
         for write in checked_writes(writes, at):
             inner = write._replace(namespace=self.inner_namespace(write.namespace))
             if self._bodies is not None and write.body is not None:
-                plain = b"%b\n%b" % (" ".join(write.words).encode(), write.body)
-                inner = inner._replace(body=self._bodies.seal(plain, write.namespace, "memory", write.key), words=())
+                plain = b"%b\n%b\n%b" % (" ".join(write.words).encode(), b64encode(write.vector or b""), write.body)
+                body = self._bodies.seal(plain, write.namespace, "memory", write.key)
+                inner = inner._replace(body=body, words=(), vector=None)
             found.append(inner)
         return found
 
     def _outer_item(self, item: StoredItem) -> tuple[StoredItem, Sequence[str]]:
-        """Return an item of the inner store as callers know it, and its words if they were sealed with it."""
+        """Return an item of the inner store as callers know it, with its vector, and its words if they were sealed with it."""
         namespace = self.outer_namespace(item.namespace)
         if self._bodies is None:
             return item._replace(namespace=namespace), ()
-        words, _, body = self._bodies.open(item.body, namespace, "memory", item.key).partition(b"\n")
-        return item._replace(namespace=namespace, body=body), words.decode().split()
+        words, vector, body = self._bodies.open(item.body, namespace, "memory", item.key).split(b"\n", 2)
+        item = item._replace(namespace=namespace, body=body, vector=b64decode(vector) or None)
+        return item, words.decode().split()
 
     def _inner_record(self, thread: str, record: Record) -> Record:
         """Return *record* with its body changed. Its seal, hashes by which changes are found, stays."""

@@ -26,6 +26,19 @@ BAD_MEMORY = ErrorCode(
     fix="Pass {wanted}.",
     boundary=True,
 )
+OTHER_VECTORS = BAD_MEMORY.variant(
+    "A search by a vector of {length} numbers found {number} items whose vectors have another length.",
+    known="embed= was another function when they were written; the search was in the namespace {namespace!r}",
+    fix="Embed them again with the present function: runtime.memory.embed_again(namespace).",
+)
+BAD_VECTORS = BAD_MEMORY.variant(
+    "What embed= returned for {texts} texts cannot be {given}.",
+    fix="Return a list with a vector for each text, in their order: 1 to 4,096 finite numbers each.",
+)
+NO_EMBEDDING = BAD_MEMORY.variant(
+    "The runtime has no embed=, and so no items can be embedded.",
+    fix="Pass embed= to the runtime: a function that takes a list of texts and returns a vector for each.",
+)
 NO_MEMORY = ErrorCode(
     "no-memory",
     InputError,

@@ -1,8 +1,12 @@
 """The memory in a PostgreSQL schema: the statements that write, list and search its items.
 
 One row for each item: `path` is its namespace with a slash at the end, and `words` what it is found by, with a GIN
-index. The items that have a searched word come from that index; how they rank is computed as in any other store
+index. The items that have a searched word come from that index, and are ranked in SQL by the shares of the searched words
 (`_memory_items`).
+
+Vectors are arrays of `real`, so that the tables do not need the extension pgvector. Where the database has it, its
+`inner_product` compares them, and else a sum in SQL, of the newest items alone. There is no index of vectors: one of
+pgvector would find only the nearest items of all namespaces together, and others than other stores (decision 0259).
 
 A commit writes them in its own statement, which names the thread's row `it` (`_parts`). Two commits may write the same
 items: each writes them in the order of their names, and if two wait for each other all the same, the server aborts one
@@ -16,18 +20,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from graphrt.stores._memory_items import score, weights
+from graphrt.stores._memory_items import MOST_COMPARED, check_lengths, weights
+from graphrt.stores._vectors import packed_numbers, unpacked
 from graphrt.stores.filters import MemoryFilter, NamespaceFilter
 from graphrt.stores.postgres._calls import Calls
 from graphrt.stores.postgres._driver import Connection
 from graphrt.stores.values import MemoryWrite, StoredItem
 
 REMEMBER: Final = (
-    "INSERT INTO {s}.memory AS there (path, key, body, words, created_at, updated_at, expires_at)"
-    " SELECT m.path, m.key, m.body, string_to_array(m.words, ' '), m.written_at, m.written_at, m.expires_at FROM it CROSS JOIN"
-    " unnest(%s::text[], %s::text[], %s::bytea[], %s::text[], %s::float8[], %s::float8[])"
-    " WITH ORDINALITY AS m (path, key, body, words, expires_at, written_at, place) ORDER BY m.place"
-    " ON CONFLICT (path, key) DO UPDATE SET body = excluded.body, words = excluded.words,"
+    "INSERT INTO {s}.memory AS there (path, key, body, words, created_at, updated_at, expires_at, vector)"
+    " SELECT m.path, m.key, m.body, string_to_array(m.words, ' '), m.written_at, m.written_at, m.expires_at,"
+    " m.vector::real[] FROM it CROSS JOIN"
+    " unnest(%s::text[], %s::text[], %s::bytea[], %s::text[], %s::float8[], %s::float8[], %s::text[])"
+    " WITH ORDINALITY AS m (path, key, body, words, expires_at, written_at, vector, place) ORDER BY m.place"
+    " ON CONFLICT (path, key) DO UPDATE SET body = excluded.body, words = excluded.words, vector = excluded.vector,"
     " updated_at = excluded.updated_at, expires_at = excluded.expires_at, created_at = CASE"
     " WHEN there.expires_at <= excluded.updated_at THEN excluded.updated_at ELSE there.created_at END"
 )
@@ -41,13 +47,41 @@ _PART: Final = (
     "path >= %(first)s AND path < %(end)s AND (expires_at IS NULL OR expires_at > %(now)s)"
     " AND (%(key)s::text IS NULL OR (path = %(first)s AND key = %(key)s))"
 )
-_ITEM: Final = "path, key, body, created_at, updated_at, expires_at"
-_LIST: Final = f"SELECT {_ITEM} FROM {{s}}.memory WHERE {_PART} ORDER BY updated_at DESC, path, key LIMIT %(most)s"
-_COUNT: Final = f"SELECT count(*) FROM {{s}}.memory WHERE {_PART}"
-_HAVE: Final = (
-    "SELECT path, key, updated_at, ARRAY(SELECT unnest(words) INTERSECT SELECT unnest(%(words)s::text[]))"
-    f" FROM {{s}}.memory WHERE words && %(words)s::text[] AND {_PART}"
+_ITEM: Final = "path, key, body, created_at, updated_at, expires_at, vector::text"
+_ORDER: Final = "updated_at DESC, path, key"
+_LIST: Final = f"SELECT {_ITEM} FROM {{s}}.memory WHERE {_PART} ORDER BY {_ORDER} LIMIT %(most)s"
+_COUNT: Final = (
+    "SELECT count(*), count(CASE WHEN %(length)s::integer IS NOT NULL AND cardinality(vector) <> %(length)s THEN 1 END),"
+    " (SELECT quote_ident(n.nspname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace"
+    f" WHERE e.extname = 'vector') FROM {{s}}.memory WHERE {_PART}"
 )
+_COUNT_WORDS: Final = (
+    f"SELECT word, (SELECT count(*) FROM {{s}}.memory WHERE words @> ARRAY[word] AND {_PART})"
+    " FROM unnest(%(words)s::text[]) AS word"
+)
+_SHARE: Final = (
+    "(SELECT coalesce(sum(share), 0) FROM unnest(%(words)s::text[], %(shares)s::float8[]) AS s (word, share)"
+    " WHERE word = ANY (words))"
+)
+_BY_WORDS: Final = (
+    f"SELECT path, key, round({_SHARE}::numeric, 6)::float8 AS points FROM {{s}}.memory"
+    f" WHERE words && %(words)s::text[] AND {_PART} ORDER BY points DESC, {_ORDER} LIMIT %(most)s"
+)
+_BY_MEANING: Final = (
+    "SELECT path, key, points FROM (SELECT path, key, updated_at,"
+    f" round((({_SHARE} + least(greatest(round(coalesce(PRODUCT, 0)::numeric, 4), 0), 1)::float8) / 2)::numeric, 6)::float8"
+    f" AS points FROM PART) AS ranked WHERE points > 0 ORDER BY points DESC, {_ORDER} LIMIT %(most)s"
+)
+_ALL: Final = f"{{s}}.memory WHERE {_PART}"
+_NUMBERED: Final = (
+    "(SELECT path, key, updated_at, words, vector, row_number() OVER"
+    f" (PARTITION BY vector IS NULL ORDER BY {_ORDER}) AS place FROM {_ALL}) AS part"
+)
+_SUM: Final = (
+    f"CASE WHEN place <= {MOST_COMPARED} THEN"
+    " (SELECT sum(one::float8 * other) FROM unnest(vector, %(vector)s::real[]) AS pair (one, other)) END"
+)
+_INNER_PRODUCT: Final = "EXTENSION.inner_product(vector::EXTENSION.vector, %(vector)s::real[]::EXTENSION.vector)"
 _THESE: Final = f"SELECT {_ITEM} FROM {{s}}.memory JOIN unnest(%(paths)s::text[], %(keys)s::text[]) AS d (path, key) USING (path, key)"
 _NAMESPACES: Final = (
     f"SELECT DISTINCT path FROM {{s}}.memory WHERE {_PART} AND path > %(after)s ORDER BY path LIMIT %(most)s"
@@ -58,7 +92,7 @@ PURGE: Final = "DELETE FROM {s}.memory WHERE expires_at <= %s AND path >= %s AND
 def columns(writes: Sequence[MemoryWrite], at: float) -> list[list[Any]]:
     """Return the columns of those of *writes* that delete nothing, made at *at*, for `REMEMBER`."""
     rows = [
-        (f"{one.namespace}/", one.key, one.body, " ".join(one.words), one.expires_at, at)
+        (f"{one.namespace}/", one.key, one.body, " ".join(one.words), one.expires_at, at, _array(one.vector))
         for one in writes
         if one.body is not None
     ]
@@ -87,22 +121,30 @@ def listed(calls: Calls, wanted: MemoryFilter, most: int | None) -> list[StoredI
     """Return the items that *wanted* lets pass, in its order, at most *most* of them."""
     first, end = wanted.bounds
     part = {"first": first, "end": end, "now": wanted.now, "key": wanted.key}
-    if not wanted.words:
+    if not wanted.searches:
         return _items(calls.ask("read the memory", _LIST, part | {"most": most}).fetchall())
-    words = tuple(dict.fromkeys(wanted.words))
+    words = list(dict.fromkeys(wanted.words)) or [""]  # no item has the empty word
+    length = None if wanted.vector is None else len(wanted.vector) // 4
 
     def work(connection: Connection, _: bool) -> list[StoredItem]:  # noqa: FBT001
         # Of one moment, so that each item that was found is read as it was found.
         with connection.transaction():
             connection.execute(b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            ((total,),) = calls.run(connection, _COUNT, part).fetchall()
-            have = calls.run(connection, _HAVE, part | {"words": list(words)}).fetchall()
-            counts = {word: sum(word in found for _, _, _, found in have) for word in words}
-            shares = weights(total, counts, words)
-            ranked = sorted((-score(shares, found), -at, path, key) for path, key, at, found in have)[:most]
-            names = {"paths": [one[2] for one in ranked], "keys": [one[3] for one in ranked]}
+            ((total, others, extension),) = calls.run(connection, _COUNT, part | {"length": length}).fetchall()
+            check_lengths(wanted, others)
+            counts: dict[str, int] = dict(calls.run(connection, _COUNT_WORDS, part | {"words": words}).fetchall())
+            shares = [*weights(total, counts, words).values()]
+            text = _BY_WORDS
+            if wanted.vector is not None:
+                text = _BY_MEANING.replace("PART", _NUMBERED).replace("PRODUCT", _SUM)
+                if extension is not None:
+                    product = _INNER_PRODUCT.replace("EXTENSION", extension)
+                    text = _BY_MEANING.replace("PART", _ALL).replace("PRODUCT", product)
+            values = {"words": words, "shares": shares, "vector": _array(wanted.vector), "most": most}
+            ranked = calls.run(connection, text, part | values).fetchall()
+            names = {"paths": [path for path, _, _ in ranked], "keys": [key for _, key, _ in ranked]}
             items = {(one.namespace, one.key): one for one in _items(calls.run(connection, _THESE, names).fetchall())}
-            return [items[path[:-1], key]._replace(score=-points) for points, _, path, key in ranked]
+            return [items[path[:-1], key]._replace(score=points) for path, key, points in ranked]
 
     return calls.call(work, "search the memory")
 
@@ -116,4 +158,14 @@ def namespaces(calls: Calls, wanted: NamespaceFilter, after: str | None, most: i
 
 
 def _items(rows: Sequence[tuple[Any, ...]]) -> list[StoredItem]:
-    return [StoredItem(path[:-1], *rest) for path, *rest in rows]
+    return [StoredItem._make((path[:-1], *rest, 1.0, _vector(text))) for path, *rest, text in rows]
+
+
+def _array(vector: bytes | None) -> str | None:
+    """Return a vector as PostgreSQL writes an array of `real`. Text, because `unnest` takes no arrays of arrays."""
+    return None if vector is None else f"{{{','.join(map(repr, unpacked(vector)))}}}"
+
+
+def _vector(text: str | None) -> bytes | None:
+    """Return the vector that PostgreSQL wrote as *text*, an array of `real`."""
+    return None if text is None else packed_numbers(map(float, text[1:-1].split(",")))

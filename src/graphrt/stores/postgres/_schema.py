@@ -34,8 +34,8 @@ from graphrt.errors._codes.databases import FOREIGN_TABLE
 from graphrt.errors._codes.stores import STORE_NEWER, STORE_OLDER
 from graphrt.stores.postgres._driver import Connection
 
-VERSION: Final = 9
-"""Version of the tables, the only one that is read and written. Unreleased builds wrote 1 to 8 (decision 0168)."""
+VERSION: Final = 10
+"""Version of the tables, the only one that is read and written. Unreleased builds wrote 1 to 9 (decision 0168)."""
 
 _TABLES: Final = """
 CREATE TABLE {s}.thread (
@@ -127,8 +127,10 @@ CREATE TABLE {s}.memory (
     created_at float8 NOT NULL,
     updated_at float8 NOT NULL,
     expires_at float8,
+    vector real[],
     PRIMARY KEY (path, key)
 );
+ALTER TABLE {s}.memory ALTER vector SET STORAGE EXTERNAL;
 CREATE INDEX memory_words ON {s}.memory USING gin (words);
 CREATE INDEX memory_expires ON {s}.memory (expires_at) WHERE expires_at IS NOT NULL;
 CREATE UNLOGGED TABLE {s}.live_follower (thread text COLLATE "C" PRIMARY KEY, until timestamptz NOT NULL);
@@ -150,6 +152,8 @@ CREATE TABLE {s}.schema_version (version integer NOT NULL, application text NOT 
 #
 # There are no foreign keys: checking the key of a record would cost more than writing the record. They are not needed,
 # because rows of the other tables are written only by statements that hold the lock on the thread's row.
+#
+# Vectors are stored without compression, which makes them hardly smaller, and reading them slower.
 #
 # Labels and questions have tables of their own, and no columns of `thread`: a thread without labels costs nothing, and
 # so does a plain commit. The indexes with a condition are for threads that a worker may drive: a thread that is not due

@@ -31,8 +31,8 @@ SPAN: Final = 2**36
 THREADS: Final = 2**27 - 1
 """Largest number of a thread: the keys of its records still fit into 63 bits."""
 
-VERSION: Final = 8
-"""Version of the tables, the only one that is read and written. Unreleased builds wrote 1 to 7 (decision 0168)."""
+VERSION: Final = 9
+"""Version of the tables, the only one that is read and written. Unreleased builds wrote 1 to 8 (decision 0168)."""
 APPLICATION: Final = 0x67727431
 """`PRAGMA application_id` of a store's file: "grt1"."""
 
@@ -96,7 +96,7 @@ _TABLES: Final = (
     # A `path` is a namespace with a slash at its end, so that a namespace and those below it are one range.
     (
         "CREATE TABLE memory(no INTEGER PRIMARY KEY, path TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL,"
-        " created_at REAL NOT NULL, updated_at REAL NOT NULL, expires_at REAL, UNIQUE(path, key))"
+        " created_at REAL NOT NULL, updated_at REAL NOT NULL, expires_at REAL, vector BLOB, UNIQUE(path, key))"
     ),
     "CREATE INDEX memory_expires ON memory(expires_at) WHERE expires_at IS NOT NULL",
     "CREATE TABLE memory_word(word TEXT NOT NULL, no INTEGER NOT NULL, PRIMARY KEY(word, no)) WITHOUT ROWID",

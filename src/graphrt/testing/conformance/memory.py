@@ -8,6 +8,7 @@ from math import nan
 from typing import Any
 
 from graphrt.errors import ConflictError, InputError
+from graphrt.stores._vectors import packed
 from graphrt.stores.filters import MemoryFilter, NamespaceFilter
 from graphrt.stores.protocol import Store
 from graphrt.stores.values import Commit, MemoryWrite, StoredItem
@@ -75,6 +76,38 @@ def items_are_found_by_their_words(w: World) -> None:
     )
     same([item.key for item in _items(w.store, "a/b", key="tea", words=("tea", "milk"))], ["tea"], "an item by its key")
     same(_items(w.store, "a", words=("te", "teas", "%")), [], "items with parts of words")
+
+
+def items_are_found_by_their_meaning(w: World) -> None:
+    """A search with a vector ranks by the mean of an item's share of the words and how near its vector is."""
+    items = {"same": (3, 4), "near": (4, 3), "right angle": (-4, 3), "opposite": (-3, -4), "no direction": (0, 0)}
+    for number, (key, numbers) in enumerate(items.items()):
+        w.store.write_memory([_write("a/b", key, b"x", vector=packed(numbers))], at=AT + number)
+    w.store.write_memory([_write("a", "no vector", b"x", "tea"), _write("z", "far", vector=packed((3, 4)))], at=AT)
+    meaning = packed((30, 40))
+    found = _items(w.store, "a", vector=meaning)
+    same([(item.key, item.score) for item in found], [("same", 0.5), ("near", 0.48)], "items by their meaning alone")
+    same([item.vector for item in found], [packed((3, 4)), packed((4, 3))], "vectors")
+    found = _items(w.store, "a", vector=meaning, words=("tea", "tea"))
+    same([item.key for item in found], ["no vector", "same", "near"], "items by meaning and words")
+    same([item.score for item in found], [0.5, 0.5, 0.48], "scores")
+    w.store.write_memory([_write("a/b", "near", b"x", "tea", vector=packed((4, 3)))], at=AT + 9)
+    found = w.store.query(MemoryFilter(now=AT, namespace="a", vector=meaning, words=("tea",)), limit=1)
+    same([(item.key, item.score) for item in found], [("near", 0.98)], "the first item")
+    same([item.key for item in _items(w.store, "a", words=("tea",))], ["near", "no vector"], "items by words alone")
+
+
+def vectors_of_another_length_are_refused(w: World) -> None:
+    """A search by a vector is refused where an item has one of another length; an item that was written anew has its new one."""
+    w.store.write_memory([_write("a", "k", vector=packed((1, 0))), _write("b", "k", vector=packed((1,)))], at=AT)
+    refused(InputError, lambda: _items(w.store, "", vector=packed((1,))), "another length", code="bad-memory")
+    same([item.namespace for item in _items(w.store, "b", vector=packed((1,)))], ["b"], "items of one namespace")
+    w.store.write_memory([_write("a", "k", vector=packed((1,)))], at=AT)
+    same(len(_items(w.store, "", vector=packed((1,)))), 2, "items that were embedded again")
+    w.store.write_memory([_write("a", "k")], at=AT)
+    same([item.vector for item in _items(w.store, "a")], [None], "the vector of an item that was written without")
+    bad = _write("a", "k", vector=b"123")
+    refused(InputError, lambda: w.store.write_memory([bad], at=AT), "no vector", code="bad-memory")
 
 
 def an_expired_item_is_not_listed(w: World) -> None:
@@ -162,8 +195,10 @@ def the_memory_outlives_reopening(w: World) -> None:
     same([item.key for item in _items(again, "a", words=("tea",))], ["k", "l"], "items")
 
 
-def _write(namespace: str, key: str, body: Any = b"x", *words: str, until: float | None = None) -> MemoryWrite:
-    return MemoryWrite(namespace, key, body, words, until)
+def _write(
+    namespace: str, key: str, body: Any = b"x", *words: str, until: float | None = None, vector: bytes | None = None
+) -> MemoryWrite:
+    return MemoryWrite(namespace, key, body, words, until, vector)
 
 
 def _items(store: Store, namespace: str, *, now: float = AT, **rest: Any) -> list[StoredItem]:

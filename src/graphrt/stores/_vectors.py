@@ -1,0 +1,72 @@
+"""Vectors, which stand for what the text of an item of the memory means, and how near two of them are.
+
+A function of the user, the *embedding*, makes them from texts: the nearer two texts are in meaning, the smaller the angle
+between their vectors. A vector is stored with length 1, as 32-bit floats in little-endian order. So the cosine of
+the angle between two of them is the sum of the products of their numbers.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterable
+from math import hypot, isfinite
+from operator import mul
+from typing import Any, Final
+
+LONGEST: Final = 4_096
+"""Most numbers of a vector. Those of the large providers have 256 to 3,072."""
+_BYTES: Final = 4
+
+
+def packed(numbers: Iterable[Any]) -> bytes | None:
+    """Return the vector with the direction of *numbers* in its stored form; None if they are not 1 to 4,096 finite numbers.
+
+    Numbers that are all 0 have no direction: their vector is near to none.
+    """
+    try:
+        given = [float(number) for number in numbers]
+        length = hypot(*given)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    if not (1 <= len(given) <= LONGEST and isfinite(length)):
+        return None
+    return packed_numbers(number / length for number in given) if length else packed_numbers(given)
+
+
+def packed_numbers(numbers: Iterable[float]) -> bytes:
+    """Return the vector of these *numbers*, which has length 1 already, in its stored form."""
+    return _little(array("f", numbers)).tobytes()
+
+
+def unpacked(vector: bytes) -> array[float]:
+    """Return the numbers of a vector in its stored form."""
+    return _little(array("f", vector))
+
+
+def _little(numbers: array[float]) -> array[float]:
+    """Return *numbers* with their bytes in little-endian order, or such numbers in that of this machine."""
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
+
+
+def is_packed(vector: Any) -> bool:
+    """Return whether *vector* is one in its stored form."""
+    return (
+        type(vector) is bytes
+        and 1 <= len(vector) / _BYTES <= LONGEST
+        and len(vector) % _BYTES == 0
+        and all(map(isfinite, unpacked(vector)))
+    )
+
+
+def nearness(one: bytes | None, other: bytes) -> float:
+    """Return how near two vectors of the same length are: the cosine of their angle, from 0 to 1; 0 without one.
+
+    A negative cosine counts as 0. Rounded to what databases that add in 32 bits compute too.
+    """
+    if one is None:
+        return 0.0
+    cosine: float = sum(map(mul, unpacked(one), unpacked(other)))
+    return min(max(round(cosine, 4), 0.0), 1.0)
