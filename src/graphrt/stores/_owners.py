@@ -88,7 +88,10 @@ class Holder(NamedTuple):
         if left_s <= 0 or left_s > self.lease_s + 1:
             return False
         # In another pid namespace, as in another container, the process cannot be looked up: the lease decides.
-        return owner.space != me.space or owner.host != me.host or process_lives(owner.pid, owner.start)
+        if owner.space != me.space or owner.host != me.host:
+            return True
+        # Each reader of a thread that this process drives asks, so that nothing is looked up for that.
+        return (owner.pid, owner.start) == (me.pid, me.start) or process_lives(owner.pid, owner.start)
 
     def lost(self, until_s: float, *, me: Owner) -> Former:
         """Return how the owner lost the claim, which does not hold any more; the arguments are those of `lives`.
