@@ -41,6 +41,15 @@ __all__ = [
 ]
 
 
+def as_conversation(given: object) -> tuple[Message, ...] | None:
+    """Return what a function of the user's returned as 1..n messages; None if it is something else."""
+    several: Any = given
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        return None
+    messages = tuple(several)
+    return messages if messages and all(isinstance(one, _MESSAGES) for one in messages) else None
+
+
 def check_conversation(messages: Sequence[Message], *, conversation: str = "the conversation") -> None:
     """Check that each tool call of *messages* has one result, right after the message that made the calls.
 
@@ -401,7 +410,7 @@ class LeftOut:
     summary: str = ""
     """The summary that was sent in their place; empty if there is none."""
     digest: str = ""
-    """Digest of the messages that the summary covers; a later run uses it if its conversation begins with them."""
+    """Digest of the messages that this is about. A later run goes on from here if its conversation begins with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -465,6 +474,7 @@ class ToolMessage:
 
 Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage
 """Any message. `role` distinguishes the kinds, in Python and in stored JSON."""
+_MESSAGES: Final = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
 
 Prompt: TypeAlias = str | Sequence[Message] | Sequence[Content]
 """The input of a model: one text from the user, texts and media that make one message, or a conversation."""

@@ -25,6 +25,7 @@ from graphrt.harness import (
     ToolCall,
     ToolMessage,
     UserMessage,
+    tool,
 )
 from graphrt.harness.messages import check_conversation
 from graphrt.reducers import append
@@ -93,7 +94,8 @@ def test_old_results_of_tools_are_left_out_before_messages_are() -> None:
 
     note = "tool: [This result of 420 characters is left out here.]"
     assert [one for one in heard(asked.asked[0]) if one.startswith("tool")] == [note, note, f"tool: {'result ' * 60}"]
-    assert reply.left_out == LeftOut(results=5)
+    assert reply.left_out is not None
+    assert (reply.left_out.messages, reply.left_out.results) == (0, 5)
 
 
 def test_a_summary_takes_the_place_of_the_oldest_messages_and_counts_for_the_run() -> None:
@@ -241,6 +243,26 @@ def test_an_edited_conversation_is_summarised_anew() -> None:
     run(agent, [UserMessage(text="changed"), *first.messages[1:], UserMessage(text="and now")])
 
     assert len(writer.asked) > paid
+
+
+def test_results_are_sent_again_if_the_conversation_was_cut_since_they_were_left_out() -> None:
+    @tool
+    def look(at: int) -> str:
+        """Look."""
+        return f"{at} " * 200
+
+    looks = [call("look", f"look-{n}", at=n) for n in range(8)]
+    asked = model(*looks, "first", call("look", at=9), "second")
+    agent = Agent(asked, tools=[look], compaction=Compaction(tokens=700, keep=3))
+    first = run(agent)
+    noted = next(one for one in first.messages if isinstance(one, AssistantMessage) and one.left_out is not None)
+    result = next(one for one in first.messages[first.messages.index(noted) :] if isinstance(one, ToolMessage))
+
+    run(agent, [UserMessage(text="go"), noted, result, UserMessage(text="and now?")])
+
+    assert noted.left_out is not None
+    assert noted.left_out.results > noted.left_out.messages == 0
+    assert heard(asked.asked[-1])[-1].startswith("tool: 9 9")
 
 
 @pytest.mark.parametrize("gone", range(5))

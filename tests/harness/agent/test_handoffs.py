@@ -86,6 +86,55 @@ def test_filter_decides_what_the_next_agent_gets():
     assert heard(second.asked[0]) == ["system: You do bills.", "user: go"]
 
 
+@pytest.mark.parametrize(
+    ("filter", "code"),
+    [(lambda said: None, "input"), (lambda said: [], "input"), (lambda said: said[-1:], "bad-conversation")],
+)
+def test_filter_that_returns_no_conversation_is_refused(filter, code):
+    with pytest.raises(InputError, match="filter of the handoff from agent 'triage' to 'billing'") as caught:
+        run(pair(Model(TO_BILLING), Model(), handoff={"filter": filter}))
+
+    assert caught.value.code == code
+
+
+def test_input_checks_of_the_next_agent_see_what_the_user_asked():
+    checked: list[str] = []
+    billing = Agent(Model("done"), name="billing", input_check=checked.append)
+    run(Agent(Model(TO_BILLING), name="triage", handoffs=[billing]), "My card is 4111.")
+
+    assert checked == ["My card is 4111."]
+
+
+def test_next_agent_reads_on_in_long_results_by_the_numbers_that_the_conversation_has():
+    @tool
+    def look(at: str) -> str:
+        """Look."""
+        return at * 100
+
+    limits = AgentLimits(result_chars=60)
+    billing = Agent(
+        Model(
+            call("look", at="b"),
+            call("read_result", "read-1", result=1, start=95),
+            call("read_result", "read-2", result=2, start=95),
+            "done",
+        ),
+        name="billing",
+        tools=[look],
+        limits=limits,
+    )
+    triage = Agent(
+        Model(call("look", at="a"), TO_BILLING), name="triage", tools=[look], handoffs=[billing], limits=limits
+    )
+    reply = run(triage)
+
+    assert [said.text.splitlines()[0] for said in reply.messages if said.role == "tool"][2:] == [
+        "b" * 60,
+        "aaaaa",
+        "bbbbb",
+    ]
+
+
 def test_description_and_name_are_those_of_the_tool():
     first = Model(call("money"), "done")
     run(pair(first, Model("done"), handoff={"name": "money", "description": "For bills."}))

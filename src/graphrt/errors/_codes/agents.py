@@ -44,6 +44,11 @@ HANDOFF_TO_ITSELF = INVALID_ARGUMENT.variant(
     fix="Remove it from handoffs=, or give the other agent a name of its own.",
 )
 
+HANDOFF_FILTERED = INVALID_ARGUMENT.variant(
+    "The filter of the handoff from agent {source!r} to {target!r} returned {value:type}.",
+    fix="Return 1..n messages, with the results of each tool call that they have. The filter is a sync function.",
+)
+
 BAD_MIDDLEWARE = ErrorCode(
     "bad-middleware",
     InputError,

@@ -45,17 +45,18 @@ class LongResults:
     taken: tuple[str, ...]
     """Names of the tools of the run. If one is named like the tool here, results are cut and the rest cannot be read."""
     kept: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
-    """Whole texts, each with the most characters that are sent at once."""
+    """Whole texts, each with the most characters that are sent at once. After a handoff the next agent has the same list,
+    because the conversation refers to its numbers."""
 
     @property
     def tools(self) -> tuple[Tool, ...]:
         """The tool, once there is something to read: 0..1 tools."""
-        return (_ReadResult(self.kept),) if self.kept else ()
+        return (_ReadResult(self.kept),) if self.kept and _SPEC.name not in self.taken else ()
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         """What the model is told of the tool: 0..1 specs."""
-        return (_SPEC,) if self.kept else ()
+        return tuple(tool.spec for tool in self.tools)
 
     def shown(self, text: str, tool: Tool) -> str:
         """Return the result *text* of *tool* as the model is sent it."""

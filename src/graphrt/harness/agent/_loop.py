@@ -100,7 +100,7 @@ class Loop:
         """
         self._begin()
         if self.checks is not None:
-            await self.checks.check_input(self.request.text, self.said)
+            await self.checks.check_input(self._asked_by_user(), self.said)
         await self._take_signals()
         while True:
             if self._models >= self.limits.model_calls:
@@ -212,6 +212,12 @@ class Loop:
             if self.checks is not None:
                 await self.checks.check_input(message.text, self.said)
         return bool(taken)
+
+    def _asked_by_user(self) -> str:
+        """Return the text of the user's last message before the run: after a handoff, of the run that began it."""
+        prompt = self.request.messages if self.earlier is None else self.earlier[: self._prompted()]
+        texts = [one.text for one in prompt if isinstance(one, UserMessage)]
+        return texts[-1] if texts else prompt[-1].text
 
     def _begin(self) -> None:
         """Begin the conversation with the messages of the request."""

@@ -131,8 +131,9 @@ class Agent(Generic[OutputT_co]):
             thread: a text joins the conversation, and `{"pause": why}` pauses the thread. None: it takes none.
         check: One or several functions of the answer: of `AgentReply.output`, or of the text without `output`. One that
             raises `Retry("why")` lets the model try again within the limits.
-        input_check: One or several functions of the text of the last message, called before the first model call. One
-            that raises `Retry("why")` ends the run with a CheckError.
+        input_check: One or several functions of the text of the user's last message before the run, called before the
+            first model call, after a handoff before the first one of this agent. One that raises `Retry("why")` ends the
+            run with a CheckError.
         compaction: How what is sent of a long conversation is shortened. None: it is sent whole.
 
     Raises:
@@ -439,8 +440,7 @@ class Agent(Generic[OutputT_co]):
             given: Options of the run.
         """
         own = given.get("system") is not None or self._defaults.get("system") is not None
-        passed = tuple(said[1:] if own and isinstance(said[0], SystemMessage) else said)
-        return passed if handoff.filter is None else tuple(handoff.filter(passed))
+        return handoff.passed(tuple(said[1:] if own and isinstance(said[0], SystemMessage) else said), source=self.name)
 
     async def _part(
         self,
@@ -483,7 +483,9 @@ class Agent(Generic[OutputT_co]):
         caller = Caller(models, place, retry=self._retry, cache=self._cache)
         tooling = Tooling(
             tools,
-            LongResults(self.limits.result_chars, tools.names),
+            LongResults(
+                self.limits.result_chars, tools.names, [] if before is None else before.tooling.long_results.kept
+            ),
             place,
             layers=self._layers,
             unknown=self._unknown,

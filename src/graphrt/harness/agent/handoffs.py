@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from graphrt._arguments import checked_function
-from graphrt.errors._codes.agents import HANDOFF_TO_ITSELF
+from graphrt.errors._codes.agents import HANDOFF_FILTERED, HANDOFF_TO_ITSELF
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.tools import TOOL_ARGUMENTS
-from graphrt.harness.messages import Message, ToolSpec
+from graphrt.harness.messages import Message, ToolSpec, as_conversation, check_conversation
 from graphrt.harness.tools._options import check_description, check_name
 from graphrt.harness.tools.protocol import ToolContext, ToolPolicy
 
@@ -77,6 +77,23 @@ class Handoff:
             self, ToolSpec(name=tool, description=text, parameters=_NOTHING), approval=approval
         )
         """The tool that the model calls."""
+
+    def passed(self, messages: tuple[Message, ...], *, source: str) -> tuple[Message, ...]:
+        """Return what the agent gets of *messages*, the conversation so far, from the agent named *source*.
+
+        Raises:
+            InputError: The filter returned something other than a conversation (`input`, `bad-conversation`).
+        """
+        if self.filter is None:
+            return messages
+        filtered: Any = self.filter(messages)
+        passed = as_conversation(filtered)
+        if passed is None:
+            raise HANDOFF_FILTERED(source=source, target=self.agent.name, value=filtered)
+        check_conversation(
+            passed, conversation=f"what the filter of the handoff from agent {source!r} to {self.agent.name!r} returned"
+        )
+        return passed
 
     def __repr__(self) -> str:
         return f"Handoff({self.agent!r}, name={self.tool.spec.name!r})"

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 from graphrt.errors import InputError
 from graphrt.errors._codes.agents import BAD_MIDDLEWARE
 from graphrt.errors._error_code import ErrorCode
-from graphrt.harness.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
+from graphrt.harness.messages import Message, ToolCall, as_conversation
 from graphrt.harness.protocol import AgentReply, ModelResponse
 from graphrt.harness.request import ModelRequest
 from graphrt.harness.tools.protocol import ToolContext
@@ -25,7 +25,6 @@ LAYER: Final = ("before_run", "after_run", "wrap_model", "wrap_tool")
 """Methods of a layer that an agent calls."""
 HOOKS: Final = (*LAYER, "before_model", "after_model", "before_tool", "after_tool")
 """All methods that a layer may define: those, and the ones that a Middleware calls itself."""
-_MESSAGES: Final = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
 
 
 class Middleware:
@@ -89,13 +88,10 @@ async def begun(layers: Sequence[Middleware], messages: Sequence[Message]) -> tu
     """
     for layer in layers:
         told = await _given(layer, "before_run", layer.before_run(messages))
-        if (
-            not isinstance(told, (list, tuple))
-            or not all(isinstance(one, _MESSAGES) for one in _items(told))
-            or not told
-        ):
+        returned = as_conversation(told)
+        if returned is None:
             raise _misused(layer, "before_run", f"returned {_short(told)}", "a list of 1..n messages")
-        messages = tuple(_items(told))
+        messages = returned
     return tuple(messages)
 
 
@@ -175,7 +171,3 @@ def _misused(layer: Middleware, method: str, what: str, wanted: str) -> LayerErr
 
 def _short(value: Any) -> str:
     return "None" if value is None else f"a value of type {type(value).__name__}"
-
-
-def _items(values: Any) -> Any:
-    return values
