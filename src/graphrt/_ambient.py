@@ -108,7 +108,7 @@ class Surroundings:
     attempt: Any = None
     """The `Attempt` of the task whose nested graph is running; None outside of nested graphs."""
     memory: Any = None
-    """List that collects what the running effect writes to the memory; None outside of effects."""
+    """The `TaskWrites` of the running effect, which collect what it writes to the memory; None outside of effects."""
     pools: tuple[Any, ...] = ()
     """Pools of worker threads that have one waiting for the running code."""
 

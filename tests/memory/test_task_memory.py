@@ -342,3 +342,32 @@ def test_command_that_routes_writes_too() -> None:
         runtime.run({}, thread="t")
 
         assert values(runtime) == [1]
+
+
+def test_of_writes_side_by_side_that_of_the_later_call_counts_whenever_they_end() -> None:
+    """So that a run whose results are given again, in the order of the calls, leaves the same memory."""
+
+    async def both(state: State, ctx: Context) -> None:
+        quick_is_done = asyncio.Event()
+
+        async def slow() -> None:
+            await quick_is_done.wait()
+            await ctx.memory.aput("a", "k", "first call")
+
+        async def quick() -> None:
+            ctx.effect("inner", lambda: ctx.memory.put("a", "k", "inner"))
+            await ctx.memory.aput("a", "k", "second call")
+            quick_is_done.set()
+
+        await asyncio.gather(ctx.effect("slow", slow), ctx.effect("quick", quick))
+        if not state.get("go"):
+            ctx.interrupt("go on?")
+
+    with Runtime(graph_of(both), store="memory:") as runtime:
+        runtime.run({"go": True}, thread="undisturbed")
+        assert values(runtime, "a") == ["second call"]
+
+        runtime.memory.clear("a")
+        runtime.run({}, thread="resumed")
+        runtime.resume("resumed", answer=True)
+        assert values(runtime, "a") == ["second call"]

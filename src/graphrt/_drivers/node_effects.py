@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from functools import partial
 from types import FunctionType
 from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
@@ -31,7 +30,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 from graphrt._ambient import inside
 from graphrt._drivers.remembered_calls import Arguments, Call, RememberedCalls, shown
 from graphrt._drivers.run_services import RunServices
-from graphrt._drivers.written_memory import again, collecting
+from graphrt._drivers.written_memory import again, effect_writes
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.storability import check_storable
 from graphrt._engine.task import Task
@@ -170,6 +169,7 @@ def perform(
     known, result = _known(context, services, task, call, kind)
     if known:
         return result
+    writes = None if services.memory is None else effect_writes(task, context._execution)
     if kind == "once":  # its start is counted and stored before it runs
         task.start_effect(call.key, call.arguments)
         services.former_owner.begun.add((task.id, key))
@@ -180,13 +180,13 @@ def perform(
     if services.recorded is not None:
         result, wrote = services.recorded.effect(task, key), services.recorded.wrote(task, key)
         again(task, context._execution, wrote)
-    elif services.memory is None:
+    elif writes is None:
         with inside(recording=context):  # as in `perform_async`
             result = fn(*args)
     else:
-        with inside(recording=context), collecting() as collected:
+        with inside(recording=context, memory=writes):
             result = fn(*args)
-        wrote = tuple(collected)
+        wrote = tuple(writes.items.values())
     context._check_kept()
     result = _take(task, call, result, wrote)  # the node goes on with what is recorded
     if kind != "pure":
@@ -224,6 +224,7 @@ async def perform_async(
     known, result = _known(context, services, task, call, kind, about)
     if known:
         return result
+    writes = effect_writes(task, context._execution)  # before anything is awaited: its place among those side by side
     if kind == "once":
         task.start_effect(call.key, call.arguments)
         services.former_owner.begun.add((task.id, key))
@@ -232,10 +233,10 @@ async def perform_async(
         raise _unknown(task, key)
     recorded = services.recorded
     # A call of the node: agents in it cannot write to the state, since it is recorded as a whole.
-    whole = inside(recording=context) if recorded is None and about is None else nullcontext()
-    with whole, collecting() as collected:
+    around = {"recording": context} if recorded is None and about is None else {}
+    with inside(memory=writes, **around):
         result = await (fn(*args) if recorded is None else recorded.aeffect(task, key, fn))
-    wrote = tuple(collected)
+    wrote = tuple(writes.items.values())
     if recorded is not None and not wrote:  # its function did not run
         wrote = recorded.wrote(task, key)
         again(task, context._execution, wrote)

@@ -21,10 +21,11 @@ from graphrt import events
 from graphrt._ambient import surroundings
 from graphrt._arguments import is_number
 from graphrt._drivers.embedding import aembedded, embedded, is_async, vector_of
-from graphrt._drivers.written_memory import note
+from graphrt._drivers.written_memory import writes_here
 from graphrt._due_times import expiry
 from graphrt._engine.storability import check_storable
 from graphrt._engine.task import Task
+from graphrt._engine.task_writes import Spot
 from graphrt._journal.memory_writes import text_in, words_in
 from graphrt._plan.fields import own
 from graphrt.commands import check_expiry
@@ -268,9 +269,9 @@ class TaskMemory:
         namespace = check_namespace(namespace, bare=True)
         self._write(events.MemoryWritten(task=self._task.id, namespace=namespace, key=check_key(key), deleted=True))
 
-    def _write(self, event: events.MemoryWritten) -> None:
-        """Note a write of this execution, and of the effect that makes it."""
-        note(self._task, self._execution, event)
+    def _write(self, event: events.MemoryWritten, spot: Spot | None = None) -> None:
+        """Note a write of this execution, and of the effect that makes it; at *spot* if it has begun before."""
+        writes_here(self._task, self._execution).write(event, spot)
         self._context._check_kept()
 
     def get(self, namespace: str, key: str) -> MemoryItem | None:
@@ -293,7 +294,8 @@ class TaskMemory:
     ) -> None:
         """Write an item when the superstep commits; see `put`. Does not block while the item is embedded."""
         event = self._put(namespace, key, value, expires_s, expires_at)
-        self._write(replace(event, embedded=await self._aembedded(self._text(event))))
+        spot = writes_here(self._task, self._execution).begin()  # of two side by side, the later call counts
+        self._write(replace(event, embedded=await self._aembedded(self._text(event))), spot)
 
     async def adelete(self, namespace: str, key: str) -> None:
         """Delete the item when the superstep commits; the same as `delete`, which does not block."""
@@ -364,8 +366,7 @@ class TaskMemory:
 
     def _writes(self) -> Mapping[tuple[str, str], events.MemoryWritten]:
         """Return what this execution has written so far."""
-        extra = self._task.extra
-        return {} if extra is None else extra.memory.get(self._execution, {})
+        return self._task.memory_writes(self._execution).items
 
     def _overlaid(self, wanted: MemoryFilter, args: tuple[Any, ...], stored: list[Any]) -> list[MemoryItem]:
         """Return what was read of the store, with what this execution has written: its own items first."""

@@ -1,45 +1,36 @@
 """What effects write to the memory: collected while their functions run, and written again where their results are given.
 
-While the function of an effect runs, the surroundings of the code have a list that collects its writes
-(`Surroundings.memory`). They become part of the record of the effect. For the terms, see docs/glossary.md.
+While the function of an effect runs, the surroundings of the code have the `TaskWrites` of the effect
+(`Surroundings.memory`), which become part of its record. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import replace
 
-from graphrt._ambient import inside, surroundings
+from graphrt._ambient import surroundings
 from graphrt._engine.task import Task
+from graphrt._engine.task_writes import TaskWrites
 from graphrt.events import MemoryWritten
 
 
-def note(task: Task, execution: int, event: MemoryWritten) -> None:
-    """Note that *execution* of *task* writes to the memory, and so does the effect that is running."""
-    task.write_memory(event, execution)
-    collected = surroundings().memory
-    if collected is not None:
-        collected.append(event)
+def writes_here(task: Task, execution: int) -> TaskWrites:
+    """Return where the running code notes what *execution* of *task* writes: at the effect that is running, if any."""
+    whole = task.memory_writes(execution)
+    running: TaskWrites | None = surroundings().memory
+    # A graph that runs inside an effect of another task has effects of its own.
+    return running if running is not None and running.execution is whole else whole
 
 
-@contextmanager
-def collecting() -> Generator[list[MemoryWritten], None, None]:
-    """Collect what the code in the block, which is the function of an effect, writes to the memory.
-
-    An effect that encloses it collects the same: its record stands for both.
-    """
-    wrote: list[MemoryWritten] = []
-    above = surroundings().memory
-    try:
-        with inside(memory=wrote):
-            yield wrote
-    finally:
-        if above is not None:
-            above.extend(wrote)
+def effect_writes(task: Task, execution: int) -> TaskWrites:
+    """Return the writes of an effect that *execution* of *task* begins now."""
+    around = writes_here(task, execution)
+    return TaskWrites(around, around.begin())
 
 
 def again(task: Task, execution: int, wrote: Iterable[MemoryWritten]) -> None:
     """Write what an effect wrote whose recorded result *execution* is given."""
+    writes = effect_writes(task, execution)
     for event in wrote:
-        note(task, execution, event if event.task == task.id else replace(event, task=task.id))
+        writes.write(event if event.task == task.id else replace(event, task=task.id))

@@ -225,11 +225,12 @@ def left_open(engine: RunState) -> None:
 def ended(engine: RunState, task: Task) -> None:
     """Log how *task* ended, after what it wrote to the memory if it succeeded.
 
-    In the order of the names: calls side by side may write in any order, which the journal must not show (R13).
+    In the order of the names, which is the same whatever the task did first (R13).
     """
     extra = task.extra
-    if extra is not None and extra.memory and task.status == DONE and not extra.edited:
-        for _, event in sorted(extra.memory.get(task.execution, {}).items()):
+    writes = None if extra is None else extra.memory.get(task.execution)
+    if extra is not None and writes is not None and task.status == DONE and not extra.edited:
+        for _, event in sorted(writes.items.items()):
             note(engine, event)
     note(engine, outcome_of(engine, task))
 

@@ -69,7 +69,11 @@ def _of_task(task: Task) -> Iterator[str]:
         effect.result is ERASED for effect in extra.effects.values()
     ):  # not `in`, which calls `__eq__` of the user's objects
         yield f"an effect of task {task.id}"
-    wrote = [*extra.memory.get(task.execution, {}).values(), *(one for e in extra.effects.values() for one in e.memory)]
+    writes = extra.memory.get(task.execution)
+    wrote = [
+        *(() if writes is None else writes.items.values()),
+        *(one for e in extra.effects.values() for one in e.memory),
+    ]
     if any(erased_in(part) for one in wrote for part in (one.namespace, one.key, one.value, one.embedded)):
         yield f"what task {task.id} wrote to the memory"
     child = extra.child

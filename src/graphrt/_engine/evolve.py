@@ -226,7 +226,7 @@ def _effect_recorded(engine: Engine, event: events.EffectRecorded) -> None:
 def _memory_written(engine: Engine, event: events.MemoryWritten) -> None:
     """Note what a task, whose outcome follows, wrote to the memory. The commit of its superstep changes the store."""
     task = _task(engine, event.task)
-    task.write_memory(event, task.execution)
+    task.memory_writes(task.execution).write(event)
 
 
 def _thread_started(engine: Engine, event: events.ThreadStarted) -> None:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from graphrt._engine.model_calls import ModelCall, ModelCalls
+from graphrt._engine.task_writes import TaskWrites
 from graphrt._plan.fields import own
 from graphrt._plan.tables import NodePlan
 from graphrt.errors import TaskFailure
@@ -150,9 +151,8 @@ class Extra:
         self.retried: int = 0
         """How often the thread was retried after the task had failed. After each time, `ctx.wait` looks again at child
         threads that had failed."""
-        self.memory: dict[int, dict[tuple[str, str], MemoryWritten]] = {}
-        """What each execution wrote to the memory, by namespace and key, the newest write last. That of the execution which
-        succeeded counts."""
+        self.memory: dict[int, TaskWrites] = {}
+        """What each execution wrote to the memory. That of the execution which succeeded counts."""
         self.kept: dict[str, Any] = {}
         """Events of the source that a fork kept for tasks inside the nested graph, by task id, until their supersteps
         open there. One dict is shared by all nested graphs of the thread."""
@@ -276,12 +276,10 @@ class Task:
             task=self.id, key=key, result=result, answers=extra.answers, arguments=arguments, memory=memory
         )
 
-    def write_memory(self, event: MemoryWritten, execution: int) -> None:
-        """Note that *execution* of the task writes to the memory, in place of what it wrote to the same item before."""
-        writes = self.more().memory.setdefault(execution, {})
-        name = (event.namespace, event.key)
-        writes.pop(name, None)
-        writes[name] = event
+    def memory_writes(self, execution: int) -> TaskWrites:
+        """Return what *execution* of the task writes to the memory, which the caller may add to."""
+        memory = self.more().memory
+        return memory.get(execution) or memory.setdefault(execution, TaskWrites())
 
     def again(self) -> None:
         """Become due once more, for instance because its questions are answered; late reports no longer count."""
