@@ -532,8 +532,9 @@ class Runtime(Generic[S, I_co]):
             Whether it is kept; False if one with this id was sent before.
 
         Raises:
-            InputError: There is no such thread, name or id are not valid (`input`), the value cannot be stored, or
-                the store keeps no mail (`store-lacks`).
+            InputError: There is no such thread, name or id are not valid (`input`), the value cannot be stored, the
+                store keeps no mail (`store-lacks`), or a signal with this id and another name or value waits or is
+                among the last 256 entries (`key-reused`).
         """
         return mail.signal(self._config, thread, name, value, id)
 

@@ -120,7 +120,10 @@ def test_a_thread_is_edited_forked_cancelled_and_deleted(client):
 def test_a_signal_is_sent_once_for_each_id(client):
     client.start({"topic": "far"}, thread="t")
 
-    assert (client.signal("t", "go", 7, id="s"), client.signal("t", "go", 8, id="s")) == (True, False)
+    assert (client.signal("t", "go", 7, id="s"), client.signal("t", "go", 7, id="s")) == (True, False)
+    with pytest.raises(InputError) as refused:
+        client.signal("t", "go", 8, id="s")
+    assert refused.value.code == "key-reused"
     assert client.wait("t").values.notes == ["7"]
 
 

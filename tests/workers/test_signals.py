@@ -23,6 +23,7 @@ def test_signals_are_taken_once_each_in_order(open_: Open) -> None:
     assert (first.status, [one.kind for one in first.interrupts]) == ("interrupted", ["signal"])
     assert runtime.signal("t", "paid", {"n": 1}, id="request 7")
     assert not runtime.signal("t", "paid", {"n": 1}, id="request 7")
+    refused("key-reused", lambda: runtime.signal("t", "paid", {"n": 2}, id="request 7"))
     for name, value in (("sent", "a"), ("paid", 2), ("paid", None), ("paid", 4)):
         runtime.signal("t", name, value)
     result = runtime.drive("t")
@@ -34,7 +35,9 @@ def test_signals_are_taken_once_each_in_order(open_: Open) -> None:
     assert runtime.due() == ()
     again = runtime.run({}, thread="t")  # what was left over waits for the next run
     assert again.state.got[-1] == 4
-    assert not runtime.signal("t", "paid", 0, id="request 7")
+    assert not runtime.signal("t", "paid", {"n": 1}, id="request 7")
+    for name, value in (("paid", 0), ("sent", {"n": 1})):  # it was taken long ago
+        refused("key-reused", lambda name=name, value=value: runtime.signal("t", name, value, id="request 7"))
 
 
 def test_signals_that_come_before_anybody_waits_are_not_lost(open_: Open) -> None:

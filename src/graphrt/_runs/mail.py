@@ -12,13 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from graphrt import events
 from graphrt._codec import NotStorable
 from graphrt._engine.engine import Engine
 from graphrt._engine.mail import What
 from graphrt._engine.redacting import redacted_value
 from graphrt._journal.leases import release_now
-from graphrt._journal.letters import signal_id, written
+from graphrt._journal.letters import read, signal_id, written
 from graphrt._runs.answers import answers_by_id
+from graphrt._runs.entries import entries
 from graphrt._runs.input_size import check_size
 from graphrt._runs.labels import labels_of_head, with_more
 from graphrt._runs.loading import present, the_store
@@ -38,6 +40,8 @@ ABANDONS, QUEUED = f"{BEGINS}abandon:", WAITS
 Stores do not read letters, so they tell them apart by their ids, and so does `moves`."""
 LONGEST_ID: Final = 150
 """Most characters of the id of a signal."""
+LOOKED: Final = 256
+"""How many of the last entries are read for a signal whose id was sent before, so that a repetition stays cheap."""
 
 
 def signal(config: RunConfig, thread: str, name: Any, value: Any, id: Any) -> bool:
@@ -52,7 +56,8 @@ def signal(config: RunConfig, thread: str, name: Any, value: Any, id: Any) -> bo
         Whether the signal is kept.
 
     Raises:
-        InputError: There is no such thread, an argument is wrong, or the store keeps no mail.
+        InputError: There is no such thread, an argument is wrong, the store keeps no mail, or another signal was sent
+            under *id* (`key-reused`).
         AuditError: The value could not be redacted.
     """
     store = the_store(config)
@@ -68,9 +73,29 @@ def signal(config: RunConfig, thread: str, name: Any, value: Any, id: Any) -> bo
     try:
         value = redacted_value(engine, value, "the value of a signal")
         told = {"name": name, "value": value, "user": config.user}
-        return _post(config, store, thread, signal_id(chosen), "signal", told)
+        kept = _post(config, store, thread, signal_id(chosen), "signal", told)
     except NotStorable as error:
         raise not_storable(engine, error, "The signal has a value") from error
+    if not kept:
+        codec = config.plan.codec
+        before = _sent_before(config, store, thread, chosen)
+        if before is not None and codec.dump([*before]) != codec.dump([name, value]):
+            from graphrt.errors._codes.serving import SIGNAL_REUSED  # most programs load no errors of the server
+
+            raise SIGNAL_REUSED(id=chosen, thread=thread)
+    return kept
+
+
+def _sent_before(config: RunConfig, store: Store, thread: str, id: str) -> tuple[str, Any] | None:
+    """Return name and value of the signal *id*, which waits or is among the last entries; None if it is older."""
+    for message in store.query(MailFilter(thread=thread)):
+        if message.id == signal_id(id):
+            told = read(config.plan.codec, message, thread).told
+            return told["name"], told["value"]
+    for entry in entries(config, thread, after=max(0, store.head(thread).seq - LOOKED)):
+        if isinstance(entry.event, events.SignalReceived) and entry.event.id == id:
+            return entry.event.name, entry.event.value
+    return None
 
 
 def ask_to_cancel(config: RunConfig, thread: str) -> bool:

@@ -82,7 +82,9 @@ class NewSignal(Part):
 
     name: str
     value: Any = None
-    id: str | None = Field(None, description="A second signal with the same id is not kept.")
+    id: str | None = Field(
+        None, description="A second signal with the same id is not kept; one that differs is refused."
+    )
 
 
 class NewSchedule(Part):

@@ -72,6 +72,10 @@ KEY_REUSED = ErrorCode(
     "The idempotency key came with another request before.",
     fix="Make a new key for each request, and repeat a request with its own.",
 )
+SIGNAL_REUSED = KEY_REUSED.variant(
+    "A signal with the id {id!r} and another name or value was sent to thread {thread!r} before.",
+    fix="Make a new id for each signal, and repeat a signal with its own.",
+)
 KEY_IN_PROGRESS = ErrorCode(
     "key-in-progress",
     InputError,
