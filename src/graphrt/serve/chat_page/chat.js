@@ -365,6 +365,7 @@ async function read(begin, anew) {
       for await (const chunk of chunksOf(response)) {
         if (mine !== opened) return;
         fold(chunk, anew);
+        if (chunk.type === "start") anew = false; // it comes again where the run goes on after a pause
         wait = 250;
         whole = chunk.type === "finish" || (chunk.type === "abort" && chunk.reason !== "withdrawn");
         draw();
