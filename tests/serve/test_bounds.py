@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 from contextlib import ExitStack
@@ -54,6 +55,23 @@ def test_long_headers_are_refused(serve):
     assert served("GET", "/threads").status_code == 200
 
 
+@pytest.mark.parametrize("bomb", [b"X-Bomb: " + b"x" * 10_000_000, b"x: y\r\n" * 1_000_000], ids=["long", "many"])
+def test_headers_that_do_not_end_are_refused_before_they_have_come(serve, bomb):
+    served = serve(drives=False)
+    with connect(served) as raw:
+        raw.sendall(b"GET /graphs HTTP/1.1\r\nHost: x\r\n")
+        sent = 0
+        with contextlib.suppress(ConnectionError):
+            for begin in range(0, len(bomb), 100_000):
+                raw.sendall(bomb[begin : begin + 100_000])
+                sent = begin
+        with contextlib.suppress(ConnectionError):
+            assert raw.recv(1_000)[:12] in (b"", b"HTTP/1.1 400")
+
+    assert sent < len(bomb) - 1_000_000
+    assert served("GET", "/threads").status_code == 200
+
+
 def test_running_threads_of_a_caller_are_bounded(serve):
     served = serve(drives=False, bounds=Bounds(running_per_caller=3))
     body = {"input": {"topic": "tea"}}
@@ -74,6 +92,22 @@ def test_connections_without_a_request_make_room_for_others(serve, monkeypatch):
 
         assert served("GET", "/threads").status_code == 200
         assert len(_server._Protocol.waiting) <= 20
+
+
+@pytest.mark.slow
+def test_two_thousand_half_open_connections_are_bounded(serve):
+    """As the server is started: no more than a thousand of them stay, and requests are answered meanwhile."""
+    served = serve(drives=False)
+    with ExitStack() as stack:
+        for number in range(2_000):
+            raw = stack.enter_context(connect(served))
+            if number % 2:
+                raw.sendall(b"GET /graphs HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+            if number % 500 == 0:
+                assert served("GET", "/threads").status_code == 200
+
+        assert len(_server._Protocol.waiting) <= _server._WAITING
+        assert served("GET", "/threads").status_code == 200
 
 
 def test_a_connection_that_sends_half_a_request_is_closed(serve, monkeypatch):

@@ -6,9 +6,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from graphrt import END, START, Context, GraphBuilder, Runtime
 from graphrt.serve import Bounds, Caller
 
-from .conftest import SECRET, Served
+from .conftest import SECRET, Paper, Served
 
 Serve = Callable[..., Served]
 
@@ -60,3 +61,35 @@ def test_an_error_of_the_function_that_authorizes_is_the_servers_and_says_nothin
 
     assert (answer.status_code, answer.json()["code"]) == (500, "unexpected")
     assert SECRET not in answer.text
+
+
+def test_an_answer_that_is_sent_twice_is_taken_once(served: Served) -> None:
+    thread = served.paused()
+
+    first, again = (served("POST", f"/threads/{thread}/answers", {"answer": True}) for _ in range(2))
+
+    assert (first.status_code, again.status_code) == (202, 409)
+    assert again.json()["code"] in ("conflict", "wrong-verb")
+    served("GET", f"/threads/{thread}?wait_s=10")
+    entries = served("GET", f"/threads/{thread}/entries?limit=100").json()["entries"]
+    assert [one["event"] for one in entries].count("interrupt-answered") == 1
+
+
+def test_an_answer_to_a_question_that_has_expired_is_refused(serve: Serve) -> None:
+    now = 1_000.0
+    g = GraphBuilder(Paper, name="papers")
+
+    @g.node
+    def ask(state: Paper, ctx: Context) -> dict[str, Any]:
+        return {"approved": ctx.interrupt("?", key="q", answer_type=bool, expires_s=5)}
+
+    g.add_sequence([START, ask, END])
+    with Runtime(g.compile(), store="memory:", clock=lambda: now) as runtime:
+        served = serve(runtime, drives=False)
+        runtime.run({"topic": "tea"}, thread="t")
+        now += 10
+
+        late = served("POST", "/threads/t/answers", {"answer": True})
+
+        assert (late.status_code, late.json()["code"]) == (409, "interrupt-expired")
+        assert runtime.state("t").status == "interrupted"

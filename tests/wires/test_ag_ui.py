@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterable
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -126,7 +127,7 @@ class Page:
         self._finish("reasoning", one["messageId"])
 
     def _state_snapshot(self, one: Event) -> None:
-        self.state = one["snapshot"]
+        self.state = deepcopy(one["snapshot"])
 
     def _state_delta(self, one: Event) -> None:
         for change in one["delta"]:
