@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from graphrt import END, START, Context, GraphBuilder, RetryPolicy, Runtime
 from graphrt.events import Entry
 from graphrt.harness import Agent, FunctionModel, Message, ModelRequest, ScriptedModel, ToolCall, UserMessage, tool
-from graphrt.harness.protocol import AgentReply
+from graphrt.harness.protocol import AgentReply, TextDelta, ThinkingDelta
 from graphrt.reducers import append
 from graphrt.stores import MemoryStore
 from graphrt.testing.exploring._crash_store import CrashError, CrashStore
@@ -236,6 +237,37 @@ def test_lost_live_items_are_made_up_for_by_the_whole_reply() -> None:
                 shown += projection.live(mode, item, 2 if number == 8 else 0)
 
         assert message(shown) == message(chunks_of(shop.entries("t")))
+
+
+def test_a_task_whose_beginning_is_lost_is_shown_by_whole_replies() -> None:
+    """A late reader may be given a task of which even the first pieces are gone."""
+    with runtime("Hello there, what can I do?") as shop:
+        items = list(shop.stream(said("Hi"), thread="t", modes=MODES))
+    projection = UiMessages()
+    begun = next(item for mode, item in items if mode == "events")
+    pieces = [(mode, item) for mode, item in items if mode == "messages"]
+    shown = projection.entry(begun)
+
+    shown += projection.live(*pieces[1], missed=1)
+    assert [one["type"] for one in shown] == ["start"]
+    for piece in pieces[2:]:
+        shown += projection.live(*piece)
+
+    assert [one["delta"] for one in shown if one["type"] == "text-delta"] == ["Hello there, what can I do?"]
+    assert not projection.over
+
+
+def test_nothing_follows_the_withdrawal_of_what_was_shown() -> None:
+    """The reply has another reasoning than was shown, and more text, which is not sent any more."""
+    projection = UiMessages()
+
+    def live(item: Any) -> list[str]:
+        return [one["type"] for one in projection.live("messages", SimpleNamespace(task_id="1.0:talk", item=item))]
+
+    live(ThinkingDelta(text="Something else"))
+    live(TextDelta(text="Hello"))
+
+    assert live(AgentReply(text="Hello there.", thinking="Hm.")) == ["abort"]
 
 
 def test_a_failed_run_names_the_error_and_nothing_of_the_state() -> None:

@@ -408,6 +408,8 @@ class Conversation:
         """Part to what was shown of it."""
         self._ended: set[str] = set()
         """Parts that are complete."""
+        self._has_gaps = False
+        """Whether live items of the open superstep are missing, so that a task that is new here may have begun before."""
         self._had: list[tuple[Kind, str]] = []
         """Texts that the client has of an earlier stream, and that did not come here yet; likewise `_had_files`."""
         self._had_files: list[str] = []
@@ -423,6 +425,9 @@ class Conversation:
 
     def entry(self, entry: Entry) -> list[ChatEvent]:
         """Return the chat events of an entry."""
+        return _valid(self._committed(entry))
+
+    def _committed(self, entry: Entry) -> list[ChatEvent]:
         match entry.event:
             case events.RunStarted(input=given) if not entry.path:
                 self._questions.clear()
@@ -462,6 +467,7 @@ class Conversation:
         """Return the chat events of a commit of the outermost graph, or of the end of a run."""
         match event:
             case events.SuperstepCommitted(wrote=wrote):
+                self._has_gaps = False
                 return [StateChanged(seq=entry.seq, wrote=wrote)] if wrote else []
             case events.RunCompleted():
                 return self._run_ended(entry, "success")
@@ -580,12 +586,18 @@ class Conversation:
 
     def live(self, mode: str, item: Any, missed: int = 0) -> list[ChatEvent]:
         """Return the chat events of a live item of a stream mode. *missed*: items before it that did not arrive."""
-        if missed:
+        return _valid(self._live(mode, item, missed))
+
+    def _live(self, mode: str, item: Any, missed: int) -> list[ChatEvent]:
+        if missed:  # they may be of tasks that are not known yet, too
+            self._has_gaps = True
             for known in self._tasks.values():
                 known.has_gap = True
         if mode == "custom":
             return [Emitted(value=item)]
         task = str(item.task_id)
+        if task not in self._tasks:
+            self._tasks[task].has_gap = self._has_gaps
         if mode == "live":
             if item.what in ("withdrawn", "retrying") and self._tasks[task].is_dirty:
                 return self._void()
@@ -721,6 +733,12 @@ class Conversation:
             return []
         self._ended.add(f"{call}/output")
         return [ToolReturned(task=task, call=call, text=text, failed=failed, files=files)]
+
+
+def _valid(found: list[ChatEvent]) -> list[ChatEvent]:
+    """Return *found* up to the event that withdraws what was shown, if there is one."""
+    at = next((number for number, one in enumerate(found) if isinstance(one, Withdrawn)), len(found))
+    return found[: at + 1]
 
 
 def _call_id(task: str, call: _Call, known: _Task) -> str:
