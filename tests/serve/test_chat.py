@@ -9,9 +9,10 @@ from typing import Annotated, Any, TypedDict
 import pytest
 
 from graphrt import END, START, Context, GraphBuilder, InputError, Runtime
-from graphrt.harness import Agent, Message, ScriptedModel, ToolCall, UserMessage, tool
+from graphrt.harness import Agent, Message, ModelResponse, ScriptedModel, ToolCall, UserMessage, tool
 from graphrt.reducers import append
-from graphrt.serve import Caller, UiMessageChat, anyone, app
+from graphrt.serve import AgUiAgent, Bounds, Caller, UiMessageChat, anyone, app
+from graphrt.stores import MemoryStore
 from graphrt.wires import ui_messages
 
 
@@ -29,9 +30,9 @@ RESPONDED = {"state": "approval-responded"}
 CLERK = Agent("none", name="clerk", tools=[order])
 
 
-def chats(*script: Any, gate: threading.Event | None = None) -> Runtime:
+def chats(*script: Any, gate: threading.Event | None = None, name: str = "chat") -> Runtime:
     """A chat; before it ends, a node waits for *gate*."""
-    g = GraphBuilder(Chat, name="chat")
+    g = GraphBuilder(Chat, name=name)
 
     @g.node
     async def talk(state: Chat, ctx: Context) -> Chat:
@@ -217,3 +218,52 @@ def test_the_beginning_of_a_message_is_found_in_a_long_thread():
 def test_a_chat_names_a_graph_that_is_served():
     with pytest.raises(InputError):
         app(chats(), authorize=anyone, mounts={"/chat": UiMessageChat("other")})
+
+
+def test_a_request_that_is_refused_a_stream_begins_no_run(chat):
+    post, served = chat("Hello!", bounds=Bounds(streams_per_caller=1))
+    with served.application._slot(Caller()):
+        refused = post(request("Hi"))
+    served.application._draining = True
+    stopped = post(request("Hi"))
+
+    assert (refused.json()["code"], stopped.status_code) == ("too-many-requests", 503)
+    assert served("GET", "/threads", graph="chat").json()["threads"] == []
+    served.application._draining = False
+    assert text(chunks(post(request("Hi")))) == "Hello!"
+
+
+def test_a_decision_that_a_page_sends_again_with_the_next_one_is_not_answered_twice(chat):
+    """The message of the AI SDK has all decisions about its tool calls, also those that were sent before."""
+    calls = tuple(ToolCall(id=one, name="order", arguments={"item": one}) for one in ("tea", "milk"))
+    post, _ = chat(ModelResponse(tool_calls=calls), "Done.")
+    paused = chunks(post(request("Both")))
+    first, second = (decision(one, approved=True) for one in paused if one["type"] == "tool-approval-request")
+    assert chunks(post(first))[-1]["finishReason"] == "tool-calls"
+
+    [own], [new] = first["messages"][0]["parts"], second["messages"][0]["parts"]
+    changed = {**own, "approval": {**own["approval"], "approved": False}}
+    second["messages"][0]["parts"] = [changed, new]
+    assert post(second).json()["code"] == "unknown-interrupt"
+    second["messages"][0]["parts"] = [own, new]
+    assert text(chunks(post(second))) == text(chunks(post(second))) == "Done."
+
+
+def test_a_thread_of_another_graph_does_not_exist_for_an_agent(serve):
+    """Both graphs have the same nodes, so that only their names keep their threads apart."""
+    store = MemoryStore()
+    graphs = [chats().graph, chats(name="other").graph]
+    call = ToolCall(id="1", name="order", arguments={"item": "tea"})
+    runtimes = [Runtime(one, store=store, models={"clerk": ScriptedModel([call])}) for one in graphs]
+    served = serve(*runtimes, mounts={"/other": UiMessageChat("other"), "/agent": AgUiAgent("chat")})
+    asked = next(one for one in chunks(served.http.post("/other", json=request("Tea"))) if "approvalId" in one)
+    resume = [{"interruptId": asked["approvalId"], "status": "cancelled"}]
+    said = [{"id": "m1", "role": "user", "content": "Hi"}]
+
+    answers = [
+        served.http.post("/agent", json={"threadId": "c1", "runId": "r", "messages": said, **more})
+        for more in ({}, {"resume": resume})
+    ]
+
+    assert [one.json()["code"] for one in answers] == ["thread-exists", "unknown-thread"]
+    assert served("GET", "/threads/c1", graph="other").json()["status"] == "interrupted"

@@ -67,13 +67,26 @@ def test_a_page_that_is_loaded_again_is_given_the_messages_so_far(served):
     assert (answer["parts"][1]["output"], answer["parts"][-1]["text"]) == ("ordered: tea", "Done.")
 
 
-def test_a_new_chat_is_found_by_its_first_message(served):
+@pytest.mark.parametrize(
+    ("first", "title"),
+    [("Hi", "Hi"), ("A list:\n\t- tea\n- \x07", "A list: - tea -"), ("\n", None), ("tea " * 30, ("tea " * 15).strip())],
+)
+def test_a_new_chat_is_found_by_its_first_message(served, first, title):
     server = served(chats("Hello!", "Still here."))
 
-    for id_, text in (("m1", "Hi"), ("m2", "And now?")):
-        chunks(server.http.post("/chat", json=request(text, id=id_)))
+    for id_, text in (("m1", first), ("m2", "And now?")):
+        assert chunks(server.http.post("/chat", json=request(text, id=id_)))[-1]["type"] == "finish"
 
-    assert server("GET", "/threads/c1", graph="chat").json()["title"] == "Hi"
+    assert server("GET", "/threads/c1", graph="chat").json()["title"] == title
+
+
+def test_a_page_finds_its_files_below_a_path_with_a_space(serve):
+    http = serve(chats(name="my chat"), mounts={"/chat/my chat": UiMessageChat("my chat", page=True)}).http
+
+    page = http.get("/chat/my%20chat").text
+
+    assert 'content="/chat/my%20chat"' in page
+    assert http.get("/chat/my%20chat/page/chat.js").status_code == 200
 
 
 # ------------------------------------------------------------------------------------------------------- a browser

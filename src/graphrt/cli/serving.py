@@ -76,9 +76,7 @@ def serve(
                 )
         workers: list[Worker] = [] if no_worker else [Worker(one, concurrency=concurrency) for one in runtimes]
         chats = {
-            one.graph.name: f"/chat/{quote(one.graph.name, safe='')}"
-            for one in runtimes
-            if "messages" in one.graph.topology()["state"]
+            one.graph.name: f"/chat/{one.graph.name}" for one in runtimes if "messages" in one.graph.topology()["state"]
         }
         application = app(
             runtimes,
@@ -96,7 +94,7 @@ def serve(
                 output.note((f"Authorization: Bearer {token}", "title"))
             for name, path in chats.items():
                 secret = "" if guard is not None or given_token else f"#token={token}"
-                output.note((f"chat with {name} at {at}{path}{secret}", "title"))
+                output.note((f"chat with {name} at {at}{quote(path)}{secret}", "title"))
 
         for worker in workers:
             worker.start()

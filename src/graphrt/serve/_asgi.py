@@ -16,7 +16,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from contextvars import copy_context
 from functools import partial
 from hashlib import sha256
@@ -55,12 +55,12 @@ from graphrt.serve import _chat_page
 from graphrt.serve._access import Authorize, Caller, Right
 from graphrt.serve._bodies import POSITION, Following, Part
 from graphrt.serve._bounds import Bounds, OpenRequests, RunningThreads
-from graphrt.serve._chat import ChatForm, ChatProtocol, UiMessageChat, begin_of_run, begin_of_turn, decided
+from graphrt.serve._chat import ChatForm, ChatProtocol, UiMessageChat, begin_of_run, begin_of_turn, decided, title_of
 from graphrt.serve._events import OVER, EventStream, Form, JournalForm
 from graphrt.serve._keys import Keys
 from graphrt.serve._openapi import document
 from graphrt.serve._problems import MEDIA_TYPE, problem, retry_after_s, status_of
-from graphrt.serve._verbs import VERBS, Call, Reply, Verb, present, state_document
+from graphrt.serve._verbs import VERBS, Call, Reply, Verb, check_free, present, state_document
 from graphrt.stores import TenantStore, ThreadFilter
 from graphrt.wires import ui_history
 from graphrt.wires.conversation import Seen
@@ -78,8 +78,6 @@ _CHECKED_S: Final = 2.0
 _ALLOWED_HEADERS: Final = ("authorization", "content-type", "idempotency-key", "last-event-id")
 _OF_CHATS: Final = {one.name: one for one in VERBS if one.name in ("run", "answer", "retry")}
 """The verbs that messages of chats are."""
-_TITLE: Final = 60
-"""Characters of the first message of a chat that are its title."""
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
@@ -451,32 +449,54 @@ class Application:
             return {"thread": call.thread, "status": head.status, "seq": head.seq}
 
         after = asked.after if last is None else last
-        return await self._follow(call, JournalForm(end), after, asked.live, had=last is not None)
+        with self._slot(call.caller) as slot:
+            return await self._follow(call, slot, JournalForm(end), after, asked.live, had=last is not None)
 
-    async def _follow(self, call: Call, form: Form, after: int | str, live: bool | None, *, had: bool) -> ASGIApp:  # noqa: FBT001 - handed on
+    def _slot(self, caller: Caller) -> ExitStack:
+        """Count one more stream of the caller, until the stack is closed.
+
+        Raises:
+            InputError: The caller has too many (`too-many-requests`).
+        """
+        slot = ExitStack()
+        slot.enter_context(self._open.held(caller))
+        return slot
+
+    async def _follow(
+        self,
+        call: Call,
+        slot: ExitStack,
+        form: Form,
+        after: int | str,
+        live: bool | None,  # noqa: FBT001 - handed on
+        *,
+        had: bool,
+    ) -> ASGIApp:
         """Return a stream of the thread in a *form*.
 
         Args:
             call: Of which the runtime, the caller and the thread are used.
+            slot: Where the stream is counted. It is the stream's own from here on.
             form: How it is written.
             after: Where it begins, as for `Runtime.follow`.
             live: Whether live items are read; None: if the store can.
             had: Whether the client had a stream before: it is told if nothing comes any more.
 
         Raises:
-            InputError: There is no such position, or the caller has too many streams.
+            InputError: There is no such position.
         """
         if self._draining:
-            return Response(status_code=503, headers={"retry-after": "1"})
+            return _stopping()
         if live is None:
             live = "live" in call.store.offers
-        self._open.enter(call.caller)
         items = call.runtime.afollow(call.thread, after=after, live=live)
         first: asyncio.Future[Any] = asyncio.ensure_future(cast("Any", anext(items, OVER)))
 
+        counted = slot.pop_all()
+
         def closed(stream: EventStream) -> None:
             self._streams.discard(stream)
-            self._open.leave(call.caller)
+            counted.close()
 
         stream = EventStream(items, first, form=form, bounds=self._bounds, closed=closed)
         self._streams.add(stream)
@@ -495,6 +515,8 @@ class Application:
 
     async def _chat(self, chat: ChatProtocol, request: Request) -> ASGIApp:
         """Take what a chat was sent, and stream the run that it begins or continues. A repeated request is taken once."""
+        if self._draining:
+            return _stopping()
         caller = await self._who(request)
         body = await self._body(request, self._bounds.chat_body_bytes)
         asked = await self._aside(lambda: chat.turn_of(body))
@@ -506,6 +528,10 @@ class Application:
 
         def taken() -> tuple[int, int]:
             """Do it, and return where the turn begins, and up to where the client has it."""
+            if asked.verb == "run":
+                check_free(call, call.thread)
+            else:
+                call.head()
             turn = decided(asked, runtime, may)
             if turn.verb:
                 verb = _OF_CHATS[turn.verb]
@@ -513,15 +539,16 @@ class Application:
                 given = {"answers": turn.answers} if turn.answers else {"input": chat.input_of(turn.request)}
                 call.body = verb.body and cast("Any", verb.body).model_construct(_fields_set=set(given), **given)
                 call.key = sha256(json.dumps(turn.key).encode()).hexdigest() if turn.key else None
-                if turn.title and call.position(call.thread) == 0:  # a new chat is found by how it began
-                    call.body.title = turn.title[:_TITLE]
-                call.digest = sha256(json.dumps(turn.answers or turn.request).encode()).hexdigest()
+                if (title := title_of(turn)) and call.position(call.thread) == 0:
+                    call.body.title = title
+                call.digest = sha256(json.dumps(asked.answers or asked.request).encode()).hexdigest()
                 self._handled(call, verb, keys)
             begin = begin_of_turn(runtime, call.thread, call.store.head(call.thread).seq)
             return begin, begin if turn.whole else begin_of_run(runtime, call.thread, begin)
 
-        begin, at = await self._aside(taken)
-        return await self._chat_stream(chat, call, begin, at - 1, asked.seen)
+        with self._slot(caller) as slot:  # counted before the write: a request that is refused has had no effect
+            begin, at = await self._aside(taken)
+            return await self._chat_stream(chat, call, slot, begin, at - 1, asked.seen)
 
     async def _chat_again(self, chat: ChatProtocol, request: Request) -> ASGIApp:
         """Stream the turn that goes on from its beginning, if there is one; or the whole thread, if the protocol can."""
@@ -534,12 +561,11 @@ class Application:
             if error.code != UNKNOWN_THREAD.code:
                 raise
             return Response(status_code=204)  # the page of a new chat asks too
-        if chat.replays:
-            return await self._chat_stream(chat, call, 1, 0)
-        if head.status != "running":
+        if head.status != "running" and not chat.replays:
             return Response(status_code=204)
-        begin = await self._aside(lambda: begin_of_turn(runtime, call.thread, head.seq))
-        return await self._chat_stream(chat, call, begin, begin - 1)
+        with self._slot(caller) as slot:
+            begin = 1 if chat.replays else await self._aside(lambda: begin_of_turn(runtime, call.thread, head.seq))
+            return await self._chat_stream(chat, call, slot, begin, begin - 1)
 
     async def _chat_messages(self, chat: UiMessageChat, request: Request) -> Response:
         """Answer with the messages of a chat so far."""
@@ -559,7 +585,7 @@ class Application:
         return _json({"id": call.thread, "messages": await self._aside(read)})
 
     async def _chat_stream(
-        self, chat: ChatProtocol, call: Call, begin: int, after: int, seen: Seen | None = None
+        self, chat: ChatProtocol, call: Call, slot: ExitStack, begin: int, after: int, seen: Seen | None = None
     ) -> ASGIApp:
         """Return the stream of the turn that begins at an entry, after what the client has of it."""
 
@@ -569,7 +595,7 @@ class Application:
             entries = takewhile(lambda one: one.seq <= after, entries)
             return ChatForm(chat, projection, entries, seen or Seen(), aside=self._aside)
 
-        return await self._follow(call, await self._aside(known), after, None, had=False)
+        return await self._follow(call, slot, await self._aside(known), after, None, had=False)
 
     async def _body(self, request: Request, most: int) -> bytes:
         """Return the body, of at most *most* bytes.
@@ -620,6 +646,11 @@ class _Guarded:
             request = Request(scope)
             request.state.caller = await self._server.admit(request, "read")
         await self._inner(scope, receive, send)
+
+
+def _stopping() -> Response:
+    """Answer a request for a stream while the server stops: another replica has it."""
+    return Response(status_code=503, headers={"retry-after": "1"})
 
 
 def _check_right(caller: Caller, right: Right) -> None:

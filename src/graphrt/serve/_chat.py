@@ -37,6 +37,8 @@ Shows: TypeAlias = "Collection[str] | Callable[[Caller], Collection[str]]"
 """Names of fields of the state that are shown: the same for all, or as a function of the caller."""
 Aside: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Makes a call that may block, off the event loop."""
+_TITLE: Final = 60
+"""Characters of the first message of a chat that are its title."""
 _PAGE: Final = 64
 """Entries that are read at once while the beginning of a turn is looked for, from the end."""
 
@@ -402,6 +404,12 @@ def _data_url(source: Mapping[str, Any]) -> str:
 # -- what is done ----------------------------------------------------------------------------------------------------
 
 
+def title_of(turn: Turn) -> str:
+    """Return the title of a new chat: the beginning of what the user said, as one line."""
+    line = "".join(one if one.isprintable() else " " for one in turn.title[: 4 * _TITLE])
+    return " ".join(line.split())[:_TITLE].rstrip()
+
+
 def decided(turn: Turn, runtime: Runtime[Any, Any], may: Callable[[Any], None]) -> Turn:
     """Return what is to be done of *turn*, now that its thread is looked at. May cancel a paused thread.
 
@@ -423,9 +431,23 @@ def decided(turn: Turn, runtime: Runtime[Any, Any], may: Callable[[Any], None]) 
             runtime.cancel(turn.thread)
         is_new = turn.said and turn.said != _began_with(runtime, turn.thread, found.seq)
         return turn._replace(verb="run" if is_new else "", answers={})
+    if turn.verb == "answer":
+        return turn._replace(answers=_new_answers(turn.answers, runtime, turn.thread))
     if turn.verb == "run" and turn.said and _failed_after(runtime, turn.thread) == turn.said:
         return turn._replace(verb="retry", key=())
     return turn
+
+
+def _new_answers(answers: Mapping[str, Any], runtime: Runtime[Any, Any], thread: str) -> Mapping[str, Any]:
+    """Return *answers* without those that the thread has already: a page sends a message with all its decisions."""
+    found = runtime.state(thread)
+    open_ = {one.id for one in found.interrupts}
+    if open_.isdisjoint(answers) or open_.issuperset(answers):
+        return answers
+    begin = begin_of_turn(runtime, thread, found.seq)
+    turn = (one.event for one in runtime.entries(thread, after=begin - 1))
+    known = {one.id: one.answer for one in turn if isinstance(one, events.InterruptAnswered)}
+    return {id_: one for id_, one in answers.items() if id_ in open_ or id_ not in known or known[id_] != one}
 
 
 def _failed_after(runtime: Runtime[Any, Any], thread: str) -> tuple[str, ...]:

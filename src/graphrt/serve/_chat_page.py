@@ -43,7 +43,8 @@ def document(graph: str, *, root: str, path: str, bounds: Bounds) -> bytes:
         path: Path of the chat within it.
         bounds: How large the files of a message may be, which the page checks before it sends them.
     """
-    values = {"graph": graph, "threads": f"{root}/graphs/{quote(graph, safe='')}/threads", "chat": f"{root}{path}"}
+    threads = f"{root}/graphs/{quote(graph, safe='')}/threads"
+    values = {"graph": graph, "threads": threads, "chat": f"{root}{quote(path)}"}
     values |= {name: str(getattr(bounds, name)) for name in ("files", "file_bytes", "chat_body_bytes")}
     text = asset("index.html").decode()
     return Template(text).substitute({name: escape(value) for name, value in values.items()}).encode()

@@ -223,14 +223,14 @@ def start(call: Call) -> Reply:
     if thread is None and call.key is not None:
         thread, if_exists = call.derived_thread("start"), "return"
     if thread is not None:
-        _check_free(call, thread)
+        check_free(call, thread)
     made = call.runtime.start(
         body.input, thread=thread, if_exists=if_exists, title=body.title, tags=body.tags, priority=body.priority
     )
     return _started(call, made)
 
 
-def _check_free(call: Call, thread: str) -> None:
+def check_free(call: Call, thread: str) -> None:
     """Refuse the id of a thread that another graph has. One that does not exist is new."""
     call.thread = thread
     try:
@@ -245,7 +245,7 @@ def _check_free(call: Call, thread: str) -> None:
 
 def run(call: Call) -> Reply:
     body: _bodies.NewRun = call.body
-    _check_free(call, call.thread)
+    check_free(call, call.thread)
     made = call.runtime.start(
         body.input,
         thread=call.thread,
@@ -321,7 +321,7 @@ def update(call: Call) -> Reply:
     if goto is not None:
         targets = [END if one == END.value else one for one in ([goto] if isinstance(goto, str) else goto)]
         goto = targets[0] if isinstance(body.goto, str) else targets
-    _check_free(call, call.thread)
+    check_free(call, call.thread)
     call.runtime.update(call.thread, body.values, as_node=body.as_node, goto=goto)
     return _started(call, call.thread, 200)
 
