@@ -67,7 +67,10 @@ def test_no_public_parameter_is_there_to_be_refused(name: str) -> None:
     [
         (
             GraphBuilder,
-            "(state, update=None, *, reducer=None, name='graph', input=None, output=None, inline=False, version=0)",
+            (
+                "(state, update=None, *, reducer=None, name='graph', input=None, output=None, inline=False, version=0, "
+                "hands_over_to=())"
+            ),
         ),
         (GraphBuilder.add_node, "(self, name, fn, /, **policy)"),
         (GraphBuilder.add_conditional_edges, "(self, src, router, routes=None, default=None)"),
@@ -119,7 +122,9 @@ def test_async_twin_has_the_signature_of_its_sync_twin(sync: Callable[..., Any],
         list(declared.parameters.values()) for declared in one
     ]
     # A verb that iterates has a twin that iterates asynchronously, or that returns everything.
-    assert [declared.return_annotation.replace("Async", "") for declared in other] in (
+    # `AsyncFollowing` is an asynchronous iterator that can also say what came together.
+    returned = [declared.return_annotation.replace("AsyncFollowing", "AsyncIterator") for declared in other]
+    assert [annotation.replace("Async", "") for annotation in returned] in (
         [declared.return_annotation for declared in one],
         [re.sub(r"^Iterator\[(.*)\]$", r"tuple[\1, ...]", declared.return_annotation) for declared in one],
     )

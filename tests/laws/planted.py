@@ -120,7 +120,7 @@ GENERAL = [
         "(branch.table.get(label, NO_DEFAULT) if branch.default is NO_DEFAULT else branch.default)",
         "reference",
     ),
-    Bug("undeclared goto allowed", "_engine.route:Router._declared", "node.goto is not None", "False", "reference"),
+    Bug("undeclared goto allowed", "_engine.route:Router._declared", "targets is not None", "False", "reference"),
     Bug(
         "routers asked on the unfolded state",
         "_engine.committing:commit",

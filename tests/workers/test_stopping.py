@@ -143,7 +143,7 @@ def test_a_task_is_told_of_its_end_although_a_look_was_in_vain() -> None:
     question: Any = type("Question", (), {"id": "t/1.0"})
     told, control = threading.Event(), Control()
     control.on_halt.append(told.set)
-    with remote_tasks._watched(store, "t", question, 1, control):
+    with remote_tasks._watched(store, "t", question, 1, control, None):
         store.seq = 2
 
         assert told.wait(20)

@@ -345,13 +345,13 @@ class Router:
         Raises:
             RouteError: It is not.
         """
-        declared = () if by is not None and node.goto is None else node.goto
-        if declared is not None and target not in declared:
-            code = UNDECLARED_GOTO if by is None else UNDECLARED_HAND_OVER
-            raise code(
+        targets = () if by is not None and node.goto is None else node.goto
+        if targets is not None and target not in targets:
+            declared = UNDECLARED_GOTO if by is None else UNDECLARED_HAND_OVER
+            raise declared(
                 who=what,
                 target_text=short(item),
-                declared=sorted(declared, key=str) or ["nothing"],
+                declared=sorted(targets, key=str) or ["nothing"],
                 node=self._node(node) if by is None else by,
                 target=target if isinstance(target, str) else "END",
                 where=self.where(),
