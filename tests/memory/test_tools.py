@@ -9,9 +9,10 @@ import pytest
 import typing_extensions as te
 
 from graphrt import END, START, Context, GraphBuilder, Runtime
-from graphrt.errors import InputError
-from graphrt.harness import Agent, AgentReply, FunctionModel, ModelRequest, ToolCall, ToolContext
+from graphrt.errors import InputError, NodeError
+from graphrt.harness import Agent, AgentReply, FunctionModel, GraphTool, ModelRequest, ToolCall, ToolContext
 from graphrt.memory import memory_tools
+from graphrt.stores import MemoryStore
 
 
 class State(te.TypedDict, total=False):
@@ -84,3 +85,38 @@ def test_tool_that_works_for_no_node_has_no_memory() -> None:
     with pytest.raises(InputError) as refused:
         asyncio.run(remember.call({"key": "drink", "text": "tea"}, context))
     assert refused.value.code == "no-memory"
+
+
+def test_run_without_a_memory_fails_and_the_model_is_not_told_why() -> None:
+    call = ToolCall(id="1", name="recall", arguments={"query": "tea"})
+
+    with pytest.raises(InputError) as refused:
+        graph_of(asking(call)).run({})
+    assert refused.value.code == "no-memory"
+
+
+def test_graph_that_is_a_tool_keeps_a_memory_only_in_a_store_of_its_own() -> None:
+    def keep(state: State, ctx: Context) -> None:
+        ctx.memory.put("desk", "seen", "yes")
+
+    inner = GraphBuilder(State, name="inner")
+    inner.add_node("keep", keep)
+    inner.add_sequence([START, "keep", END])
+
+    def desk(**options: Any) -> Any:
+        graph = GraphTool(inner.compile(), description="Keep it.", **options)
+        g = GraphBuilder(State, name="desk")
+        agent = Agent(asking(ToolCall(id="1", name="inner", arguments={})), tools=[graph])
+        g.add_node("talk", agent, input="question", output="answer")
+        g.add_sequence([START, "talk", END])
+        return g.compile()
+
+    store = MemoryStore()
+    with Runtime(desk(store=store), store=store) as runtime:
+        runtime.run({"question": "?"}, thread="t")
+        assert [item.key for item in runtime.memory.search("desk")] == ["seen"]
+
+    with Runtime(desk(), store="memory:") as runtime, pytest.raises(NodeError) as failed:
+        runtime.run({"question": "?"}, thread="t")
+    assert getattr(failed.value.__cause__, "code", "") == "no-memory"
+    assert "GraphTool(graph, store=...)" in failed.value.fix

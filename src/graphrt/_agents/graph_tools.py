@@ -156,6 +156,7 @@ class GraphTool:
         async def make() -> dict[str, Any]:
             """Run the graph up to its next pause or its end; a first part that is the whole run ends by `_Ended`."""
             store = MemoryStore()
+            store.offers -= {"memory"}  # what a node remembers there would be lost with the call
             if paused is None:
                 result = await self._run(here, lambda: self._graph.arun(given, thread=thread, store=store, **options))
             else:

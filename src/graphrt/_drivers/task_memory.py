@@ -30,7 +30,7 @@ from graphrt._journal.memory_writes import text_in, words_in
 from graphrt._plan.fields import own
 from graphrt.commands import check_expiry
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.memory import NO_MEMORY
+from graphrt.errors._codes.memory import GRAPH_TOOL_WITHOUT_MEMORY, NO_MEMORY
 from graphrt.stores._memory_items import LONGEST_SEARCH, check_key, check_size, score, words_of
 from graphrt.stores._vectors import nearness
 from graphrt.stores.filters import MemoryFilter
@@ -186,6 +186,8 @@ class TaskMemory:
         store = services.memory
         if store is None:
             raise NO_MEMORY(node=task.node.name, where=task.engine.where(task))
+        if surroundings().above is not None and "memory" not in store.offers:
+            raise GRAPH_TOOL_WITHOUT_MEMORY(node=task.node.name, where=task.engine.where(task))
         store.require("memory")
         self._context, self._services, self._task, self._store = context, services, task, store
         self._execution = context._execution

@@ -47,6 +47,12 @@ NO_MEMORY = ErrorCode(
     fix="Run the graph with a store. In a test, store='memory:' keeps everything in this process.",
     boundary=True,
 )
+GRAPH_TOOL_WITHOUT_MEMORY = NO_MEMORY.variant(
+    "Node {node!r} uses ctx.memory in a graph that is a tool of an agent, whose thread lasts as long as the call.",
+    known="the memory is kept by a store, and the graph has none of its own",
+    fix="Pass the store that is to keep the memory, GraphTool(graph, store=...). Or use the memory in a tool that is a "
+    "function, or in the node that runs the agent.",
+)
 RUNTIME_WITHOUT_MEMORY = NO_MEMORY.variant("The runtime has no store, and so no memory.")
 TOOL_WITHOUT_MEMORY = NO_MEMORY.variant(
     "The tool {tool!r} works for no node that has a context, and so has no memory.",

@@ -37,6 +37,7 @@ from graphrt.errors._codes.agents import (
     TOOL_NOT_OFFERED,
     TOOL_TIMEOUT,
 )
+from graphrt.errors._codes.memory import NO_MEMORY
 from graphrt.errors._codes.nodes import DIFFERENT_GOTOS, UNDECLARED_GOTO_OF_TOOL
 from graphrt.errors._codes.threads import INTERRUPT_NEEDS_THREAD
 from graphrt.harness.agent._digest import of_arguments
@@ -71,6 +72,8 @@ _PASSING: Final = (
 )
 """Errors that end the run and are not shown to the model as the failure of a tool."""
 
+_OF_THE_PROGRAM: Final = {INTERRUPT_NEEDS_THREAD.code, NO_MEMORY.code}
+"""Codes of errors that end the run, too: how the program runs the agent, which no model can change."""
 
 _ANSWER: Final[Any] = bool | dict[Literal["approve", "reason", "arguments"], Any]
 """Answer type of an approval. As for every question, a bool is True or False, and not a word such as "yes"."""
@@ -385,7 +388,7 @@ class Tooling:
         except Exception as error:
             if isinstance(error.__cause__, (ModelRequestForbiddenError, ScriptError)):  # of a graph that is the tool
                 raise
-            if isinstance(error, GraphrtError) and error.code == INTERRUPT_NEEDS_THREAD.code:  # no model can help
+            if isinstance(error, GraphrtError) and error.code in _OF_THE_PROGRAM:
                 raise
             done = self._failed(one, error)
         used = sum(below.took[1:], below.took[0]) if below.took else None
