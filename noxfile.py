@@ -103,6 +103,13 @@ def clients(session: nox.Session) -> None:
 
 
 @nox.session
+def storm(session: nox.Session) -> None:
+    """Kill four servers and two workers at random while 200 clients talk, five of them in Chromium: five minutes."""
+    session.install(*LOCKED, "--editable", ".[dev,browser]")
+    session.run("python", "-m", "tests.serve.storm", *session.posargs)
+
+
+@nox.session
 def machine(session: nox.Session) -> None:
     """Use threads at random, on every store, and compare them with a model: 1,000 examples of 100 steps."""
     session.install(*LOCKED, "--editable", ".[dev]")
