@@ -48,6 +48,7 @@ from graphrt.errors._codes.stores import (
     FILE_NOT_OPEN,
     NO_FOLDER,
     PATH_EXISTS,
+    STORE_NEWER,
     STORE_OLDER,
 )
 from graphrt.events.status import Status
@@ -127,16 +128,17 @@ def frames(file: IO[bytes]) -> Iterator[Frame]:
     The digest is known to be right only when the iterator has ended. Callers must not act on a frame before that.
 
     Raises:
-        InputError: *file* is not an exported thread, is of a newer version, truncated, or changed (`bad-archive`).
-        StoreError: An unreleased version of graphrt wrote it (`store-older`).
+        InputError: *file* is not an exported thread, is truncated, or changed (`bad-archive`).
+        StoreError: Another version of graphrt wrote it (`store-older`, `store-newer`).
     """
     magic = file.read(len(MAGIC))
     if magic[:-1] != MAGIC[:-1]:
         raise bad("It is not an exported thread.", "Give what export_thread() wrote.")
-    if magic < MAGIC and len(magic) == len(MAGIC):
-        raise STORE_OLDER(part="The exported thread", version=magic[-1], form=MAGIC[-1])
+    if len(magic) < len(MAGIC):
+        raise bad("It is cut off.")
     if magic != MAGIC:
-        raise bad(f"It is of version {magic[-1:].hex() or '?'}, which a newer graphrt wrote.")
+        other = STORE_OLDER if magic < MAGIC else STORE_NEWER
+        raise other(part="The exported thread", version=magic[-1], form=MAGIC[-1])
     digest = sha256(magic)
     while True:
         header = file.read(_FRAME.size)

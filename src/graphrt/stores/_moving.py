@@ -124,7 +124,7 @@ def import_thread(
         InputError: The file is not a complete, unchanged export (`bad-archive`), cannot be read (`bad-path`), or a
             thread with that id exists (`thread-exists`). The thread gets another id, and its log has a key that is not
             here (`log-key-needed`). Nothing was written.
-        StoreError: The store failed.
+        StoreError: Another version of graphrt wrote the file (`store-older`, `store-newer`), or the store failed.
     """
     # An upward import, allowed by name in pyproject.toml: only the journal can write an entry.
     from graphrt._journal.copies import named

@@ -79,10 +79,9 @@ class StoreVerbs(Store):
             The thread's id in this store.
 
         Raises:
-            InputError: The file is incomplete, was changed, or is of a newer version (`bad-archive`), it cannot be read
-                (`bad-path`), a thread with that id exists (`thread-exists`), or it gets another id and its log has a
+            InputError: The file is incomplete or was changed (`bad-archive`), it cannot be read (`bad-path`), a thread with that id exists (`thread-exists`), or it gets another id and its log has a
                 key (`log-key-needed`): then a runtime with the key imports it. Nothing was written.
-            StoreError: The store failed.
+            StoreError: Another version of graphrt wrote the file (`store-older`, `store-newer`), or the store failed.
         """
         from graphrt.stores._moving import import_thread
 
