@@ -9,6 +9,11 @@ import tomllib
 from pathlib import Path
 
 import graphrt
+from graphrt._journal import body, seal
+from graphrt.audit import offline
+from graphrt.stores import _archive, _sealing
+from graphrt.stores.postgres import _schema as postgres
+from graphrt.stores.sqlite import _schema as sqlite
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference/versions.md").read_text(encoding="utf-8")
@@ -28,3 +33,17 @@ def test_the_package_says_the_version_of_the_project() -> None:
 
     assert graphrt.__version__ == project["version"]
     assert f"## [Unreleased] {graphrt.__version__}\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_page_lists_the_versions_of_stored_form_1() -> None:
+    rows = dict(re.findall(r"^\| ([a-z][\w ,:]+?) \| (\d+) \|", PAGE, re.MULTILINE))
+
+    assert rows == {
+        "bodies: records, snapshots, staged bodies": str(body.VERSION),
+        "headers and seals": str(seal.VERSION),
+        "tables of a SQLite file": str(sqlite.VERSION),
+        "tables of a PostgreSQL schema": str(postgres.VERSION),
+        "exported threads": str(_archive.MAGIC[7]),
+        "exported audit logs": offline.FORM.removeprefix("graphrt-audit/"),
+        "encrypted bodies": chr(_sealing._MAGIC[3]),
+    }

@@ -183,6 +183,7 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
         "sends": by_place,
         "usage": usage,
         "edited": st.booleans(),
+        "above": st.booleans(),
     },
     events.TaskFailed: {
         **TASK,
