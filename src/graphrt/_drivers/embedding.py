@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
+from graphrt.commands import ERASED
 from graphrt.errors._codes.memory import BAD_VECTORS
 from graphrt.stores._vectors import packed
 
@@ -56,4 +57,5 @@ async def aembedded(embed: Embed, texts: list[str]) -> list[dict[str, Any]]:
 
 def vector_of(record: Any) -> bytes | None:
     """Return the vector of a record; None without one, or if it was erased."""
-    return record["vector"] if isinstance(record, dict) else None
+    vector: bytes | None = None if record is None or record is ERASED else record["vector"]
+    return vector
