@@ -207,3 +207,55 @@ def test_a_person_chats_approves_answers_and_loads_the_page_again(served, page):
     found = server("GET", f"/threads/{thread}", graph="chat").json()
     assert (found["status"], found["state"]["large"], found["title"]) == ("completed", False, "Tea, please")
     assert page.get_by_role("log").inner_text().count("Tea, please") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.needs("playwright", "chromium")
+def test_two_pages_show_one_chat(served, page):
+    """The second one comes later, and decides what the first one has decided already."""
+    from tests.serve.test_chat import CLERK, Chat
+
+    from graphrt import END, START, Context, GraphBuilder, Runtime
+    from graphrt.harness import ModelResponse, ScriptedModel, ToolCall
+
+    g = GraphBuilder(Chat, name="chat")
+
+    @g.node
+    async def talk(state: Chat, ctx: Context) -> Chat:
+        reply = await ctx.bind(CLERK).run(state["messages"])
+        return {"messages": list(reply.new_messages)}
+
+    @g.node(interrupt_before=True)
+    def close(state: Chat) -> None: ...
+
+    g.add_sequence([START, talk, close, END])
+    calls = (ToolCall(id="1", name="order", arguments={"item": "tea"}),)
+    script = [ModelResponse(text="I shall order it.", tool_calls=calls), "It is ordered."]
+    server = served(Runtime(g.compile(), store="memory:", models={"clerk": ScriptedModel(script)}))
+
+    page.goto(f"{server.url}/chat")
+    page.get_by_label("Message", exact=True).fill("Tea,\nplease")
+    page.keyboard.press("Enter")
+    approve = page.get_by_role("button", name="Approve")
+    approve.wait_for()
+    page.get_by_text("The run waits for your answer.").wait_for()
+    page.get_by_text("I shall order it.").wait_for()
+    second = page.context.browser.new_page()
+    second.goto(page.url)
+    second.get_by_role("button", name="Approve").wait_for()
+
+    approve.click()
+    page.get_by_role("button", name="Continue").wait_for()
+    second.get_by_role("button", name="Refuse").click()
+    second.get_by_text("takes no answer any more").wait_for()
+    second.get_by_text("It is ordered.").wait_for()
+    page.get_by_role("button", name="Continue").click()
+    page.get_by_role("button", name="Stop").wait_for(state="hidden")
+    second.get_by_role("button", name="Continue").click()
+    second.get_by_role("button", name="Continue").wait_for(state="detached")
+
+    for one in (page, second):
+        for text in ("Tea, please", "I shall order it.", "ordered: tea", "It is ordered."):
+            one.get_by_role("log").get_by_text(text, exact=True).wait_for()  # fails if there are two
+    thread = page.url.partition("chat=")[2]
+    assert server("GET", f"/threads/{thread}", graph="chat").json()["status"] == "completed"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from itertools import takewhile
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, final, runtime_checkable
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, cast, final, runtime_checkable
 
 from graphrt import events
 from graphrt.errors import InputError
@@ -237,7 +237,7 @@ class UiMessageChat:
             raise BAD_REQUEST_PART(part="body", problem="it is not what useChat of the AI SDK sends") from None
         if asked.get("trigger") == "regenerate-message":  # a thread that has completed refuses it: it can be forked
             return Turn("retry", thread, message, whole=True)
-        key = (message["id"], *sorted(answers))
+        key = (message["id"], *([json.dumps(answers, sort_keys=True)] if answers else []))
         if role == "user":
             files = [part for part in parts if part.get("type") == "file"]
             title = text_of(message) or next((str(one["filename"]) for one in files if one.get("filename")), "")
@@ -447,7 +447,12 @@ def _new_answers(answers: Mapping[str, Any], runtime: Runtime[Any, Any], thread:
     begin = begin_of_turn(runtime, thread, found.seq)
     turn = (one.event for one in runtime.entries(thread, after=begin - 1))
     known = {one.id: one.answer for one in turn if isinstance(one, events.InterruptAnswered)}
-    return {id_: one for id_, one in answers.items() if id_ in open_ or id_ not in known or known[id_] != one}
+    return {id_: one for id_, one in answers.items() if id_ in open_ or id_ not in known or not _same(known[id_], one)}
+
+
+def _same(known: Any, answer: Any) -> bool:
+    """Return whether a question has this answer. Pages leave out the reason of a decision."""
+    return known == answer or (isinstance(known, Mapping) and cast("Any", known).get("approve") is answer)
 
 
 def _failed_after(runtime: Runtime[Any, Any], thread: str) -> tuple[str, ...]:

@@ -21,6 +21,10 @@ let thread = "";
 let running = false;
 /** The message that the stream makes. @type {Message | undefined} */
 let current;
+/** Ids of the questions that are open, as the server has said last. @type {Set<string>} */
+let questions = new Set();
+/** Number of the last entry of the thread, as the server has said last. */
+let position = 0;
 /** How many chats were opened: what a request of an earlier one still brings is dropped. */
 let opened = 0;
 
@@ -43,6 +47,7 @@ async function ask(path, { method = "GET", body, key } = {}) {
     if (key) headers["idempotency-key"] = key;
     const answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
     if (answer.status === 401) {
+      find("refused").hidden = !token;
       await signIn();
       continue;
     }
@@ -105,9 +110,12 @@ function fold(chunk, anew) {
     Object.assign(part((one) => one.toolCallId === chunk.toolCallId) ?? {}, values);
   switch (chunk.type) {
     case "text-start":
-    case "reasoning-start":
-      parts.push({ type: chunk.type.replace("-start", ""), text: "", id: chunk.id });
+    case "reasoning-start": {
+      const text = part((one) => one.id === chunk.id);
+      if (text) text.text = "";
+      else parts.push({ type: chunk.type.replace("-start", ""), text: "", id: chunk.id });
       break;
+    }
     case "text-delta":
     case "reasoning-delta": {
       const text = part((one) => one.id === chunk.id);
@@ -122,7 +130,7 @@ function fold(chunk, anew) {
       break;
     case "tool-approval-response": {
       const asked = part((one) => one.approval?.id === chunk.approvalId);
-      if (asked) Object.assign(asked, { state: "approval-responded" });
+      if (asked) Object.assign(asked, { state: "approval-responded" }, { approval: { ...asked.approval, approved: chunk.approved } });
       break;
     }
     case "tool-output-available":
@@ -176,8 +184,8 @@ const STATES = /** @type {Record<string, string>} */ ({
   "output-denied": "was refused",
 });
 
-/** @param {Json} part @returns {Node | null} */
-function partElement(part) {
+/** @param {Json} part @param {boolean} isPast Whether it is of a turn that is over. @returns {Node | null} */
+function partElement(part, isPast) {
   switch (part.type) {
     case "text":
       return make("div", { className: "text" }, part.text);
@@ -185,11 +193,13 @@ function partElement(part) {
       return make("details", {}, make("summary", { className: "quiet" }, "Reasoning"),
         make("div", { className: "reasoning" }, part.text));
     case "dynamic-tool": {
-      const card = make("div", { className: "card" }, make("strong", {}, part.toolName), ` ${STATES[part.state] ?? ""}`,
+      const undecided = isPast && part.state === "approval-requested";
+      const state = undecided ? "was not decided" : STATES[part.state] ?? "";
+      const card = make("div", { className: "card" }, make("strong", {}, part.toolName), ` ${state}`,
         make("pre", { tabIndex: 0 }, shown(part.input)));
       if (part.state === "output-available") card.append(make("pre", { tabIndex: 0 }, shown(part.output)));
       if (part.state === "output-error") card.append(make("pre", { className: "bad", tabIndex: 0 }, part.errorText));
-      if (part.state === "approval-requested") {
+      if (part.state === "approval-requested" && questions.has(part.approval.id)) {
         const decide = (/** @type {boolean} */ approved) => () => answerApproval(part, approved);
         card.append(make("div", { className: "row" },
           make("button", { type: "button", onclick: decide(true) }, "Approve"),
@@ -216,14 +226,16 @@ function render() {
   const scroller = log.parentElement;
   const atEnd = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 80;
   messages.forEach((message, number) => {
-    const version = JSON.stringify(message);
+    const isPast = number < messages.length - 1;
+    const open = message.parts.some((one) => questions.has(one.approval?.id));
+    const version = JSON.stringify([message, isPast, open && [...questions]]);
     const old = log.children[number];
     if (old?.version === version) return;
     const made = make("article", { className: `message ${message.role}`, version },
       make("span", { className: "hidden" }, message.role === "user" ? "You:" : "Answer:"),
-      ...message.parts.map(partElement).filter((one) => one !== null));
-    const open = old ? [...old.querySelectorAll("details")].map((one) => one.open) : [];
-    made.querySelectorAll("details").forEach((/** @type {any} */ one, /** @type {number} */ at) => (one.open = open[at]));
+      ...message.parts.map((one) => partElement(one, isPast)).filter((one) => one !== null));
+    const unfolded = old ? [...old.querySelectorAll("details")].map((one) => one.open) : [];
+    made.querySelectorAll("details").forEach((/** @type {any} */ one, /** @type {number} */ at) => (one.open = unfolded[at]));
     if (old) old.replaceWith(made);
     else log.append(made);
   });
@@ -242,24 +254,40 @@ function setRunning(now) {
   running = now;
   find("send").disabled = now;
   find("stop").hidden = !now;
-  if (now) find("retry").hidden = true;
+  if (now) {
+    find("retry").hidden = true;
+    questions = new Set();
+  }
   find("messages").setAttribute("aria-busy", String(now));
 }
 
 // ------------------------------------------------------------------------------------------- questions, forms
 
-/** Ask what the thread waits for, with a form for each question that is no approval of a tool call. */
+/** What waits by itself, and takes no answer of a person. */
+const UNASKED = ["signal", "timer", "thread", "task"];
+
+/**
+ * Ask what the thread waits for, with a form for each question that is no approval of a tool call.
+ * @returns {Promise<string>} The status of the thread.
+ */
 async function showQuestions() {
   const asked = opened;
   const found = await (await ask(`${THREADS}/${encodeURIComponent(thread)}`)).json();
-  if (asked !== opened) return;
-  const open = found.interrupts.filter((/** @type {Json} */ one) => !decidedInMessages(one.id));
+  if (asked !== opened) return "";
+  position = found.seq;
+  questions = new Set(found.interrupts.map((/** @type {Json} */ one) => one.id));
+  render();
+  const answered = found.interrupts.filter((/** @type {Json} */ one) => !UNASKED.includes(one.kind));
+  const open = answered.filter((/** @type {Json} */ one) => !decidedInMessages(one.id));
   find("questions").replaceChildren(...open.map(questionElement));
   find("questions").firstElementChild?.scrollIntoView({ block: "nearest" });
   find("retry").hidden = found.status !== "failed" && found.status !== "cancelled";
   find("send").disabled = found.status === "failed" || found.status === "interrupted";
   if (found.status === "failed") notice("The run failed. Retry it: what is done is not done again.", true);
   if (found.status === "cancelled") notice("Stopped.");
+  if (found.status === "interrupted" && !find("notice").textContent)
+    notice(answered.length ? "The run waits for your answer." : `The run waits for a ${found.interrupts[0]?.kind}.`);
+  return found.status;
 }
 
 /** @param {string} id */
@@ -268,9 +296,10 @@ const decidedInMessages = (id) => messages.some((one) => one.parts.some((part) =
 /** @param {Json} question */
 function questionElement(question) {
   const schema = question.answer_schema ?? {};
-  const input = field("Answer", schema, schema.$defs ?? {}, true);
+  const isPause = question.kind === "before" || question.kind === "after"; // any answer continues the run
+  const input = isPause ? { element: "", read: () => true } : field("Answer", schema, schema.$defs ?? {}, true);
   const problem = make("p", { className: "bad", role: "alert" });
-  const form = make("form", {}, input.element, make("div", { className: "row" }, make("button", {}, "Answer")), problem);
+  const form = make("form", {}, input.element, make("div", { className: "row" }, make("button", {}, isPause ? "Continue" : "Answer")), problem);
   form.onsubmit = async (/** @type {Event} */ event) => {
     event.preventDefault();
     problem.textContent = "";
@@ -279,6 +308,7 @@ function questionElement(question) {
       await ask(`${THREADS}/${encodeURIComponent(thread)}/answers`, { method: "POST", body });
     } catch (error) {
       problem.textContent = /** @type {Error} */ (error).message;
+      await catchUp(problem.textContent); // it may have been answered elsewhere, or have expired
       return;
     }
     form.closest(".card").remove();
@@ -295,12 +325,16 @@ function questionElement(question) {
  * @param {Json} schema
  * @param {Json} defs
  * @param {boolean} required
+ * @param {number} [depth] Of the references around it: a schema may refer to itself.
  * @returns {{element: HTMLElement, read: () => any}}
  */
-function field(label, schema, defs, required) {
-  if (schema.$ref) return field(label, defs[schema.$ref.split("/").pop()] ?? {}, defs, required);
+function field(label, schema, defs, required, depth = 0) {
+  if (schema.$ref) {
+    const named = depth < 4 ? defs[schema.$ref.split("/").pop()] : { type: "any" };
+    return field(label, named ?? {}, defs, required, depth + 1);
+  }
   const some = (schema.anyOf ?? []).filter((/** @type {Json} */ one) => one.type !== "null");
-  if (schema.anyOf && some.length === 1) return field(label, { ...schema, anyOf: undefined, ...some[0] }, defs, false);
+  if (schema.anyOf && some.length === 1) return field(label, { ...schema, anyOf: undefined, ...some[0] }, defs, false, depth);
   const title = schema.title ?? label;
   const wrap = (/** @type {HTMLElement} */ inner) =>
     make("label", {}, `${title} `, inner, ...(schema.description ? [make("div", { className: "quiet" }, schema.description)] : []));
@@ -323,7 +357,7 @@ function field(label, schema, defs, required) {
   if (schema.type === "object" && schema.properties) {
     const needed = new Set(schema.required ?? []);
     const inner = Object.entries(schema.properties).map(([name, one]) =>
-      /** @type {[string, any]} */ ([name, field(name, /** @type {Json} */ (one), defs, needed.has(name))]));
+      /** @type {[string, any]} */ ([name, field(name, /** @type {Json} */ (one), defs, needed.has(name), depth)]));
     const element = make("fieldset", {}, make("legend", {}, title), ...inner.map(([, one]) => one.element));
     const read = () => Object.fromEntries(inner.map(([name, one]) => [name, one.read()])
       .filter(([name, value]) => needed.has(name) || (value !== null && value !== "")));
@@ -352,20 +386,21 @@ const pause = (/** @type {number} */ ms) => new Promise((resolve) => setTimeout(
  * Read a stream to its end, and join the stream again where it broke or was withdrawn.
  * @param {() => Promise<Response>} begin
  * @param {boolean} anew
+ * @param {string} [problem] Stays in sight.
  */
-async function read(begin, anew) {
+async function read(begin, anew, problem = "") {
   const mine = opened;
+  let whole = false;
+  let refused = false;
   setRunning(true);
-  notice("");
   for (let wait = 250; ; wait = Math.min(wait * 2, 8000)) {
     try {
       const response = await begin();
+      notice(problem, true);
       if (response.status === 204) break; // nothing is being made: what there is stands in the messages
-      let whole = false;
       for await (const chunk of chunksOf(response)) {
         if (mine !== opened) return;
         fold(chunk, anew);
-        if (chunk.type === "start") anew = false; // it comes again where the run goes on after a pause
         wait = 250;
         whole = chunk.type === "finish" || (chunk.type === "abort" && chunk.reason !== "withdrawn");
         draw();
@@ -374,7 +409,9 @@ async function read(begin, anew) {
     } catch (error) {
       if (mine !== opened) return;
       if (!(error instanceof TypeError)) { // the server refused; anything else is the network
-        notice(/** @type {Error} */ (error).message, true);
+        problem = /** @type {Error} */ (error).message;
+        notice(problem, true);
+        refused = begin === stream;
         break;
       }
       notice("The connection broke. Trying again.");
@@ -386,7 +423,20 @@ async function read(begin, anew) {
   }
   if (mine !== opened) return;
   setRunning(false);
-  await load(mine);
+  try {
+    // A whole message is that of the journal, and has also what a task said that waits for an answer.
+    const status = whole ? await showQuestions() : await load(mine);
+    if (mine === opened && status === "running" && !refused) read(stream, true, problem); // that of another page
+  } catch (error) {
+    if (mine === opened) notice(/** @type {Error} */ (error).message, true);
+  }
+}
+
+/** Show what has become of the thread elsewhere, if anything has. @param {string} [problem] Stays in sight. */
+async function catchUp(problem) {
+  const mine = opened;
+  const found = await (await ask(`${THREADS}/${encodeURIComponent(thread)}`)).json();
+  if (mine === opened && !running && found.seq !== position) await read(stream, true, problem);
 }
 
 let drawing = false;
@@ -406,13 +456,14 @@ const join = () => read(stream, true);
 /**
  * Show the messages and the questions of the thread, as they are stored.
  * @param {number} mine
+ * @returns {Promise<string>} The status of the thread; empty if it is new.
  */
 async function load(mine) {
   const found = await (await ask(`${CHAT}/${encodeURIComponent(thread)}/messages`)).json();
-  if (mine !== opened) return;
+  if (mine !== opened) return "";
   messages = found.messages;
   render();
-  if (messages.length > 0) await showQuestions();
+  return messages.length > 0 ? showQuestions() : "";
 }
 
 /** @param {Message} message @param {string} [trigger] */
@@ -483,7 +534,8 @@ async function answerApproval(part, approved) {
   const message = messages.find((one) => one.parts.includes(part));
   if (!message || running) return;
   const decided = { ...part, state: "approval-responded", approval: { ...part.approval, approved } };
-  await read(post({ id: message.id, role: "assistant", parts: [decided] }), false);
+  const parts = message.parts.map((one) => (one === part ? decided : one)); // the server sends what is not among them
+  await read(post({ ...message, parts }), false);
 }
 
 async function listChats() {
@@ -504,14 +556,15 @@ async function open(id) {
   messages = [];
   attach([]);
   find("retry").hidden = true;
+  questions = new Set();
   setRunning(false);
   history.replaceState(null, "", `#chat=${encodeURIComponent(id)}`);
   find("questions").replaceChildren();
   notice("");
   render();
   try {
-    await Promise.all([load(mine), listChats()]);
-    if (mine === opened) await join();
+    const [status] = await Promise.all([load(mine), listChats()]);
+    if (mine === opened && status === "running") await join();
   } catch (error) {
     notice(/** @type {Error} */ (error).message, true);
   }
@@ -543,12 +596,22 @@ find("text").onkeydown = (/** @type {KeyboardEvent} */ event) => {
 find("stop").onclick = () =>
   ask(`${THREADS}/${encodeURIComponent(thread)}/cancel`, { method: "POST" })
     .catch((error) => notice(error.message, true));
-find("retry").onclick = () => read(post(messages[messages.length - 1], "regenerate-message"), true);
+find("retry").onclick = () => read(post({ id: "", role: "assistant", parts: [] }, "regenerate-message"), true);
 find("new").onclick = newChat;
 find("chats").onchange = () => open(find("chats").value);
 
-const given = new URLSearchParams(location.hash.slice(1));
-const token = given.get("token");
-if (token) sessionStorage.setItem(TOKEN, token);
-const chat = given.get("chat");
-await (chat ? open(chat) : newChat());
+document.addEventListener("visibilitychange", () => {
+  if (document.visibilityState === "visible" && messages.length > 0) catchUp().catch(() => {}); // the next request says it
+});
+
+/** Open the chat that the address names, with the token in it. */
+function enter() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  const token = given.get("token");
+  if (token) sessionStorage.setItem(TOKEN, token);
+  const chat = given.get("chat");
+  return chat ? open(chat) : newChat();
+}
+
+window.addEventListener("hashchange", enter); // another address is pasted; the page itself only replaces it
+await enter();
