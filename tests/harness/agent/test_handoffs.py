@@ -197,7 +197,9 @@ def test_handoffs_of_a_run_are_bounded_by_the_agent_that_was_asked(on_limit):
     else:
         billing = Agent(Model(call("transfer_to_triage")), name="billing", handoffs=lambda: [triage], limits=limits)
         triage = Agent(Model(TO_BILLING), name="triage", handoffs=[billing], limits=limits)
-        assert run(triage).stopped == "handoffs"
+        reply = run(triage)
+        assert reply.stopped == "handoffs"
+        assert reply.messages[-1].text == "This call was given up: the limit handoffs=1 was reached."
 
 
 def test_limits_of_an_agent_count_from_the_handoff_to_it():

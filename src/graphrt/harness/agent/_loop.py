@@ -30,6 +30,8 @@ __all__ = ["Loop"]
 _log: Final = logging.getLogger("graphrt.harness")
 _CUT: Final = ("length", "content_filter")
 """Finish reasons of replies that did not come to their end."""
+_GIVEN_UP: Final = "This call was given up: the limit {limit}={bound} was reached."
+"""The result of a call that a limit ends."""
 
 
 @final
@@ -162,8 +164,15 @@ class Loop:
         else:
             self._tools += len(calls)
             results, self.goto, self.handoff = await self.tooling.turn(calls)
+        refused = self.handoff is not None and self.handed >= self.limits.handoffs
+        if refused:  # its result says that it was made
+            name, text = self.handoff.tool.spec.name, _GIVEN_UP.format(limit="handoffs", bound=self.limits.handoffs)
+            results = [
+                replace(result, text=text, error=True) if call.name == name and not result.error else result
+                for call, result in zip(calls, results, strict=True)
+            ]
         self._say(*self.repeats.of_calls(calls, results))
-        if self.handoff is not None and self.handed >= self.limits.handoffs:
+        if refused:
             return "handoffs"
         return None if self.repeats.beyond is None else "repeats"
 
@@ -344,7 +353,7 @@ class Loop:
         """Return an answer for each tool call without one: providers refuse a conversation with unanswered calls."""
         answered = {said.tool_call_id for said in self.said if isinstance(said, ToolMessage)}
         asked = [call for said in self.said if isinstance(said, AssistantMessage) for call in said.tool_calls]
-        text = f"This call was given up: the limit {limit}={bound} was reached."
+        text = _GIVEN_UP.format(limit=limit, bound=bound)
         return [ToolMessage(tool_call_id=call.id, text=text, error=True) for call in asked if call.id not in answered]
 
     def _unique(self, response: ModelResponse) -> ModelResponse:

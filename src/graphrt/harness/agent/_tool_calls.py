@@ -48,7 +48,7 @@ from graphrt.harness.agent.events import ToolEnded, ToolStarted
 from graphrt.harness.agent.middleware import TOOL_RENAMED, LayerError, Middleware, around_tool
 from graphrt.harness.messages import Content, ToolCall, ToolMessage
 from graphrt.harness.tools.protocol import Tool, ToolContext
-from graphrt.harness.tools.results import DONE, ToolCommandError, to_result
+from graphrt.harness.tools.results import ToolCommandError, to_outcome, to_result
 
 if TYPE_CHECKING:
     from graphrt.events import Usage
@@ -433,13 +433,9 @@ def _read(one: Ready, returned: Any) -> tuple[Command[Any] | None, Done]:
     Raises:
         ToolError: It has no JSON form, or only a node may return it.
     """
-    policy = one.tool.policy
-    command: Any = None
-    given: Any = returned
-    if isinstance(returned, Command) and given.graph is None and (policy.writes or policy.goto):
-        command = given
-        returned = DONE if command.result is None else command.result
-    told = to_result(returned, tool=one.call.name)
+    outcome: Any = to_outcome(returned, tool=one.call.name, policy=one.tool.policy)
+    command = outcome if isinstance(outcome, Command) else None
+    told = outcome if command is None else command.result
     return command, Done(text=told.text, content=told.content, error=told.error, value=told.value)
 
 

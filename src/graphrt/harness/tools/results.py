@@ -21,7 +21,7 @@ from graphrt.harness.tools.protocol import ToolPolicy, ToolResult
 
 __all__ = ["to_result"]
 
-DONE: Final = "Done."
+_DONE: Final = "Done."
 """What the model reads of a `Command` without a `result`."""
 
 _DEEPEST: Final = 40
@@ -65,7 +65,7 @@ def to_outcome(value: Any, *, tool: str, policy: ToolPolicy) -> ToolResult | Com
     command: Any = value
     if not (isinstance(value, Command) and command.graph is None and (policy.writes or policy.goto)):
         return to_result(command, tool=tool)
-    result = to_result(DONE if command.result is None else command.result, tool=tool)
+    result = to_result(_DONE if command.result is None else command.result, tool=tool)
     return Command(update=command.update, goto=command.goto, result=result)
 
 
