@@ -158,7 +158,10 @@ def around(store: Store) -> dict[str, Any]:
         schedules = [plain(one) for one in runtime.schedules.list()]
         north = [one.thread for one in runtime.threads(tags=["north"])]
     asked = [(row.head.thread, row.question) for row in store.query(QuestionFilter())]
-    items = [[one.namespace, one.key, one.created_at, one.expires_at] for one in store.query(MemoryFilter(now=START_S))]
+    items = [
+        [one.namespace, one.key, one.created_at, one.expires_at, plain(one.vector)]
+        for one in store.query(MemoryFilter(now=START_S))
+    ]
     return {
         "memory": sorted(memory, key=json.dumps),
         "items": sorted(items, key=json.dumps),

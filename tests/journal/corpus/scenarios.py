@@ -410,8 +410,21 @@ def ask_about_picture(number: int) -> UserMessage:
 # The memory, mail, time, child threads ----------------------------------------------------------------------------------
 
 
-@scenario(lambda: line(graphs.remember, name="memory"), lambda _, runtime: runtime.run({}, thread="memory"))
+def count_letters(texts: list[str]) -> list[list[float]]:
+    """An embedding: how often three letters are in each text."""
+    return [[float(text.count(letter)) for letter in "aek"] for text in texts]
+
+
+@scenario(
+    lambda: line(graphs.remember, name="memory"),
+    lambda _, runtime: runtime.run({}, thread="memory"),
+    threads=("memory", "embedded"),
+)
 def memory(world: World) -> None:
+    """Items with a vector, and without."""
+    with world.runtime(line(graphs.remember, name="memory"), embed=count_letters) as runtime:
+        runtime.run({}, thread="embedded")
+        runtime.memory.put("shared", "meaning", "black tea")
     with world.runtime(line(graphs.remember, name="memory")) as runtime:
         runtime.run({}, thread="memory")
         runtime.memory.put("shared", "word", {"größe": [1, "Straße"]})
