@@ -225,6 +225,9 @@ class Client:
                 await answer.aread()
                 if passes(answer):
                     raise httpx.ReadError(answer.text)
+                if answer.json()["code"] == "key-outcome-unknown":  # the thread says whether it had its effect
+                    self._counts["outcomes looked up"] += 1
+                    raise NothingError
                 raise Wrong(f"{method} {path}: {answer.status_code} {answer.text}")
             id_, kind = "", ""
             async for one in answer.aiter_lines():
@@ -263,7 +266,7 @@ class Client:
 
 
 class NothingError(Exception):
-    """Nothing is being made: 204."""
+    """Nothing is being made, or it is not known whether the request was taken: look at the thread."""
 
 
 def passes(answer: httpx.Response) -> bool:
@@ -396,6 +399,8 @@ class Agent(Client):
                 last = self.events[-1]["type"] if self.events else ""
                 if last == "RUN_FINISHED":
                     return
+            except NothingError:
+                first = False
             except httpx.TransportError:
                 self._counts["streams broken"] += 1
             await asyncio.sleep(PAUSE_S)
