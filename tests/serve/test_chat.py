@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 
 from graphrt import END, START, Context, GraphBuilder, InputError, Runtime
-from graphrt.harness import Agent, Message, ModelResponse, ScriptedModel, ToolCall, UserMessage, tool
+from graphrt.harness import Agent, AssistantMessage, Message, ModelResponse, ScriptedModel, ToolCall, UserMessage, tool
 from graphrt.reducers import append
 from graphrt.serve import AgUiAgent, Bounds, Caller, UiMessageChat, anyone, app
 from graphrt.stores import MemoryStore
@@ -148,15 +148,16 @@ def test_a_page_that_is_loaded_again_is_given_the_message_from_its_beginning(cha
     [
         {},
         {"id": "c1", "messages": []},
+        {**request("Hi"), "nothing": float("nan")},
         {"id": "c1", "messages": [{"id": "a", "role": "assistant", "parts": [{"type": "text", "text": "x"}]}]},
         {"id": "c1", "messages": [{"id": "a", "role": "assistant", "parts": [{**RESPONDED, "approval": "id"}]}]},
         {"id": "c1", "messages": [{"id": "a", "role": "assistant", "parts": [{**RESPONDED, "approval": 5}]}]},
     ],
 )
 def test_what_a_thread_cannot_take_is_a_problem(chat, body):
-    post, _ = chat()
+    _, served = chat()
 
-    answer = post(body)
+    answer = served.http.post("/chat", content=json.dumps(body), headers={"content-type": "application/json"})
 
     assert (answer.status_code, answer.json()["code"]) == (400, "bad-request-part")
 
@@ -267,3 +268,24 @@ def test_a_thread_of_another_graph_does_not_exist_for_an_agent(serve):
 
     assert [one.json()["code"] for one in answers] == ["thread-exists", "unknown-thread"]
     assert served("GET", "/threads/c1", graph="other").json()["status"] == "interrupted"
+
+
+def test_a_page_that_is_loaded_while_the_run_sleeps_is_given_what_follows(serve):
+    g = GraphBuilder(Chat, name="chat")
+
+    @g.node
+    def sleep(state: Chat, ctx: Context) -> None:
+        ctx.sleep(1.5)
+
+    @g.node
+    def greet(state: Chat) -> Chat:
+        return {"messages": [AssistantMessage(text="Good morning.")]}
+
+    g.add_sequence([START, sleep, greet, END])
+    served = serve(Runtime(g.compile(), store="memory:"), mounts={"/chat": UiMessageChat("chat")})
+    served("POST", "/threads", {"thread": "c1", "input": {"messages": []}}, graph="chat")
+    for _ in range(500):
+        if served("GET", "/threads/c1", graph="chat").json()["status"] == "interrupted":
+            break
+
+    assert text(chunks(served.http.get("/chat/c1/stream"))) == "Good morning."

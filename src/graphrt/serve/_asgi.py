@@ -55,7 +55,16 @@ from graphrt.serve import _chat_page
 from graphrt.serve._access import Authorize, Caller, Right
 from graphrt.serve._bodies import POSITION, Following, Part
 from graphrt.serve._bounds import Bounds, OpenRequests, RunningThreads
-from graphrt.serve._chat import ChatForm, ChatProtocol, UiMessageChat, begin_of_run, begin_of_turn, decided, title_of
+from graphrt.serve._chat import (
+    ChatForm,
+    ChatProtocol,
+    UiMessageChat,
+    begin_of_run,
+    begin_of_turn,
+    decided,
+    goes_on,
+    title_of,
+)
 from graphrt.serve._events import OVER, EventStream, Form, JournalForm
 from graphrt.serve._keys import Keys
 from graphrt.serve._openapi import document
@@ -561,7 +570,7 @@ class Application:
             if error.code != UNKNOWN_THREAD.code:
                 raise
             return Response(status_code=204)  # the page of a new chat asks too
-        if head.status != "running" and not chat.replays:
+        if not chat.replays and not await self._aside(lambda: goes_on(runtime, call.thread)):
             return Response(status_code=204)
         with self._slot(caller) as slot:
             begin = 1 if chat.replays else await self._aside(lambda: begin_of_turn(runtime, call.thread, head.seq))

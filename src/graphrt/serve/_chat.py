@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from itertools import takewhile
+from math import isfinite
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, cast, final, runtime_checkable
 
 from graphrt import events
@@ -143,6 +144,23 @@ class ChatProtocol(Protocol):
         ...
 
 
+def _parsed(body: bytes) -> Any:
+    """Return the JSON value of a body.
+
+    Raises:
+        ValueError: It is not JSON, which has no NaN and no infinity.
+    """
+
+    def refused(_text: str) -> float:
+        raise ValueError
+
+    def finite(text: str) -> float:
+        number = float(text)
+        return number if isfinite(number) else refused(text)
+
+    return json.loads(body, parse_constant=refused, parse_float=finite)
+
+
 # -- the AI SDK ------------------------------------------------------------------------------------------------------
 
 
@@ -224,7 +242,7 @@ class UiMessageChat:
     def turn_of(self, body: bytes) -> Turn:
         """Return what the body of a request asks for; see `ChatProtocol`."""
         try:
-            asked: Any = json.loads(body)
+            asked = _parsed(body)
             thread, last = asked["id"], asked["messages"][-1]
             role: str = last["role"]
             parts: list[dict[str, Any]] = [{**part} for part in last["parts"]]
@@ -318,7 +336,7 @@ class AgUiAgent:
     def turn_of(self, body: bytes) -> Turn:
         """Return what the body of a request asks for; see `ChatProtocol`."""
         try:
-            asked: Any = json.loads(body)
+            asked = _parsed(body)
             thread, run = str(asked["threadId"]), str(asked["runId"])
             said = tuple(str(one["id"]) for one in _said(asked))
             parts = [part for one in _said(asked) for part in _parts_of(one) if part.get("type") in _FILES]
@@ -453,6 +471,14 @@ def _new_answers(answers: Mapping[str, Any], runtime: Runtime[Any, Any], thread:
 def _same(known: Any, answer: Any) -> bool:
     """Return whether a question has this answer. Pages leave out the reason of a decision."""
     return known == answer or (isinstance(known, Mapping) and cast("Any", known).get("approve") is answer)
+
+
+def goes_on(runtime: Runtime[Any, Any], thread: str) -> bool:
+    """Return whether a run of *thread* goes on, or will without a person: after a time, a child thread or a queue."""
+    found = runtime.state(thread)
+    kinds = {one.kind for one in found.interrupts}
+    sleeps = "task" in kinds or bool(kinds and kinds <= {"timer", "thread"})
+    return found.status == "running" or (found.status == "interrupted" and sleeps)
 
 
 def _failed_after(runtime: Runtime[Any, Any], thread: str) -> tuple[str, ...]:

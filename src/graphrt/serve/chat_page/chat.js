@@ -268,7 +268,7 @@ const UNASKED = ["signal", "timer", "thread", "task"];
 
 /**
  * Ask what the thread waits for, with a form for each question that is no approval of a tool call.
- * @returns {Promise<string>} The status of the thread.
+ * @returns {Promise<string>} The status of the thread; "running" too if it goes on by itself.
  */
 async function showQuestions() {
   const asked = opened;
@@ -287,7 +287,9 @@ async function showQuestions() {
   if (found.status === "cancelled") notice("Stopped.");
   if (found.status === "interrupted" && !find("notice").textContent)
     notice(answered.length ? "The run waits for your answer." : `The run waits for a ${found.interrupts[0]?.kind}.`);
-  return found.status;
+  const kinds = found.interrupts.map((/** @type {Json} */ one) => one.kind);
+  const goesOn = kinds.includes("task") || kinds.every((/** @type {string} */ one) => one === "timer" || one === "thread");
+  return found.status === "interrupted" && goesOn ? "running" : found.status;
 }
 
 /** @param {string} id */
@@ -391,16 +393,18 @@ const pause = (/** @type {number} */ ms) => new Promise((resolve) => setTimeout(
 async function read(begin, anew, problem = "") {
   const mine = opened;
   let whole = false;
-  let refused = false;
+  let refused = false; // whether there is no stream to join
   setRunning(true);
   for (let wait = 250; ; wait = Math.min(wait * 2, 8000)) {
     try {
       const response = await begin();
       notice(problem, true);
-      if (response.status === 204) break; // nothing is being made: what there is stands in the messages
+      refused = response.status === 204; // nothing is being made: what there is stands in the messages
+      if (refused) break;
       for await (const chunk of chunksOf(response)) {
         if (mine !== opened) return;
         fold(chunk, anew);
+        if (chunk.type === "start") anew = false; // a turn has one for each of its runs
         wait = 250;
         whole = chunk.type === "finish" || (chunk.type === "abort" && chunk.reason !== "withdrawn");
         draw();
