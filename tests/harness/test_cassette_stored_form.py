@@ -135,7 +135,7 @@ def test_an_old_file_is_read_as_what_was_recorded_and_written_again_to_the_byte(
 
 def test_the_old_file_has_every_field_of_a_reply() -> None:
     """A new field joins the recordings here, in a file of its own."""
-    full, later = RECORDINGS[1].reply, {"media"}
+    full, later = RECORDINGS[1].reply, {"agent", "media"}
 
     absent = {one.name for one in fields(AgentReply) if getattr(full, one.name) == getattr(AgentReply(), one.name)}
     assert absent == later
@@ -146,6 +146,7 @@ SEEN: Final = Recording(
     reply=AgentReply(
         text="Here.",
         media=(PICTURE, LINK),
+        agent="clerk",
         messages=(
             UserMessage(content=["What is\nthis?", PICTURE]),
             AssistantMessage(tool_calls=(ToolCall(id="c1", name="scan"),)),

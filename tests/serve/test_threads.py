@@ -106,10 +106,11 @@ def test_a_signal_reaches_a_waiting_node_once_for_each_id(served):
     served("POST", "/threads?wait_s=0.3", {"input": {"topic": "far"}, "thread": "t"})
 
     first = served("POST", "/threads/t/signals", {"name": "go", "value": 7, "id": "s"}).json()
-    second = served("POST", "/threads/t/signals", {"name": "go", "value": 8, "id": "s"}).json()
+    second = served("POST", "/threads/t/signals", {"name": "go", "value": 7, "id": "s"}).json()
+    other = served("POST", "/threads/t/signals", {"name": "go", "value": 8, "id": "s"}).json()
     found = served("GET", "/threads/t/result?wait_s=10").json()
 
-    assert (first["kept"], second["kept"]) == (True, False)
+    assert (first["kept"], second["kept"], other["code"]) == (True, False, "key-reused")
     assert found["state"]["notes"] == ["7"]
 
 

@@ -44,7 +44,7 @@ def embedded(texts: list[str], returned: Any) -> list[dict[str, Any]]:
     for text, row in zip(texts, rows, strict=True):
         vector = packed(row)
         if vector is None:
-            raise BAD_VECTORS(texts=len(texts), given=f"{row!r:.80}, which is no vector")
+            raise BAD_VECTORS(texts=len(texts), given=f"{row!r:.80}, which is not a vector")
         found.append({"text": text, "vector": vector})
     return found
 

@@ -137,8 +137,8 @@ def frames(file: IO[bytes]) -> Iterator[Frame]:
     if len(magic) < len(MAGIC):
         raise bad("It is cut off.")
     if magic != MAGIC:
-        other = STORE_OLDER if magic < MAGIC else STORE_NEWER
-        raise other(part="The exported thread", version=magic[-1], form=MAGIC[-1])
+        declared = STORE_OLDER if magic < MAGIC else STORE_NEWER
+        raise declared(part="The exported thread", version=magic[-1], form=MAGIC[-1])
     digest = sha256(magic)
     while True:
         header = file.read(_FRAME.size)
