@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from math import isnan
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 
 from graphrt._arguments import a_kind, is_number
 from graphrt._cancellations import unasked, unasked_failure
@@ -285,8 +285,7 @@ def checked_embed(embed: Any) -> Embed | None:
     if embed is not None and (not callable(embed) or isinstance(embed, type)):
         wanted = "a function, sync or async, that takes a list of texts and returns a vector for each"
         raise INVALID_ARGUMENT(argument="embed=", value=embed, wanted=wanted)
-    chosen: Embed | None = embed
-    return chosen
+    return cast("Embed | None", embed)
 
 
 def checked_budget(budget: Any) -> Budget | None:

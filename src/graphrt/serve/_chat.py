@@ -408,8 +408,9 @@ def _content(part: Mapping[str, Any]) -> Content:
         return str(part.get("text", ""))
     if kind not in _FILES:
         raise BAD_REQUEST_PART(part="body", problem="a message of the user has a part that is neither text nor a file")
-    source, about = part["source"], part.get("metadata")
-    name = about.get("filename") if isinstance(about, dict) else None
+    source: Any = part["source"]
+    about: Any = part.get("metadata")
+    name = about.get("filename") if hasattr(about, "get") else None
     url = _data_url(source) if source.get("type") == "data" else None
     return _file(url, source.get("mimeType"), name)
 

@@ -164,9 +164,10 @@ class Loop:
         else:
             self._tools += len(calls)
             results, self.goto, self.handoff = await self.tooling.turn(calls)
-        refused = self.handoff is not None and self.handed >= self.limits.handoffs
-        if refused:  # its result says that it was made
-            name, text = self.handoff.tool.spec.name, _GIVEN_UP.format(limit="handoffs", bound=self.limits.handoffs)
+        handoff = self.handoff
+        refused = handoff is not None and self.handed >= self.limits.handoffs
+        if handoff is not None and refused:  # its result says that it was made
+            name, text = handoff.tool.spec.name, _GIVEN_UP.format(limit="handoffs", bound=self.limits.handoffs)
             results = [
                 replace(result, text=text, error=True) if call.name == name and not result.error else result
                 for call, result in zip(calls, results, strict=True)

@@ -433,9 +433,9 @@ def _read(one: Ready, returned: Any) -> tuple[Command[Any] | None, Done]:
     Raises:
         ToolError: It has no JSON form, or only a node may return it.
     """
-    outcome: Any = to_outcome(returned, tool=one.call.name, policy=one.tool.policy)
+    outcome = to_outcome(returned, tool=one.call.name, policy=one.tool.policy)
     command = outcome if isinstance(outcome, Command) else None
-    told = outcome if command is None else command.result
+    told: Any = outcome if command is None else command.result
     return command, Done(text=told.text, content=told.content, error=told.error, value=told.value)
 
 

@@ -43,7 +43,7 @@ class Unchanged:
             is_new: Reads whether a thread has something new. It is not called for what had nothing.
         """
         with self._lock:
-            quiet = self._quiet if stamp == self._stamp else {}
+            quiet: Known = self._quiet if stamp == self._stamp else {}
             if known.items() <= quiet.items():
                 return set()
             found = {thread for thread, at in known.items() if quiet.get(thread) != at and is_new(thread, *at)}
