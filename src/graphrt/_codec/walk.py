@@ -415,7 +415,7 @@ def fetched(reader: Reader, node: dict[str, Any]) -> bytes:
 
     name = text_of(only(node))
     if reader.fetch is None:
-        raise DamagedError(f"it refers to the blob {name!r} where there are no blobs")
+        raise DamagedError(f"it refers to the blob {name!r}, but the source of the data has no blobs")
     try:
         data = reader.fetch(name)
     except KeyError:  # by which `fetch` says that it has no such blob

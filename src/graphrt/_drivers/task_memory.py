@@ -149,7 +149,7 @@ class Memory(Protocol):
 
 
 class Attempt(Protocol):
-    """What the memory asks of the context of its attempt."""
+    """The methods of a `Context` that the memory uses."""
 
     _execution: Any
 
